@@ -1,15 +1,12 @@
 /* Half types, sizes, tensors, arena. */
-#include <cmocka.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/half.h"
 #include "base/tensor.h"
+#include "unit/test.h"
 
 static void test_f16_round_trip(void **state)
 {
