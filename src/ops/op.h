@@ -32,7 +32,7 @@ typedef struct heed_compute {
     const heed_tensor *const *in;
     heed_tensor *const *out;
     void *scratch; /* as many bytes as scratch() asked for, 64-byte aligned */
-    void *state;   /* what prepare() made, NULL without it */
+    void *state;   /* what prepare() made (scratch() sees it too), NULL without it */
 } heed_compute;
 
 typedef heed_status heed_compute_fn(heed_compute *c);
@@ -43,14 +43,14 @@ typedef size_t heed_op_scratch_fn(const heed_compute *c); /* shapes are set, dat
  * cannot be read yet; the data of other inputs is NULL unless known (that of shape_inputs always is). */
 typedef int heed_view_fn(heed_compute *c);
 
-/* Lay the outputs out in memory in another order than row-major: set the strides of out[0..] to those of a permutation of its
- * axes without gaps. Types and shapes are set already, and the strides of the inputs. Without it outputs are dense. */
-typedef void heed_layout_fn(heed_compute *c);
-
 /* State kept by a session for a node while shapes stay the same: packed weights, an attention plan. in[] and out[] have types,
  * shapes and strides; data only for constants (others have NULL). */
 typedef heed_status heed_prepare_fn(heed_compute *c, void **state);
 typedef void heed_release_fn(const heed_context *ctx, void *state);
+
+/* Before the outputs get memory: change their strides, which are dense when it is called. Types and shapes of all tensors and
+ * strides of the inputs are set, data is not. The elements must fill the same bytes as the dense form, in another order. */
+typedef void heed_layout_fn(heed_compute *c);
 
 enum {
     HEED_OP_STRIDED = 1,     /* compute takes inputs of any strides (else they are made dense first) */
@@ -74,7 +74,7 @@ typedef struct heed_op {
     heed_op_scratch_fn *scratch; /* NULL: none */
     heed_prepare_fn *prepare;    /* NULL: none */
     heed_release_fn *release;
-    heed_layout_fn *layout; /* NULL: none */
+    heed_layout_fn *layout; /* NULL: outputs are dense */
 } heed_op;
 
 /* Each file of src/ops/ exports one array that ends with a zeroed entry; ops/table.c lists the arrays. */
