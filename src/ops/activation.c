@@ -16,12 +16,12 @@ typedef double function(double x, double a, double b);
     }
 
 FUNCTION(leaky_relu, x < 0 ? a * x : x)
-FUNCTION(elu, x < 0 ? a *expm1(x) : x)
-FUNCTION(celu, x < 0 ? a *expm1(x / a) : x)
-FUNCTION(selu, x > 0 ? b *x : b *a *expm1(x))
-FUNCTION(hard_sigmoid, x != x ? x : fmin(fmax(a *x + b, 0), 1))
+FUNCTION(elu, x < 0 ? a * expm1(x) : x)
+FUNCTION(celu, x < 0 ? a * expm1(x / a) : x)
+FUNCTION(selu, x > 0 ? b * x : b * a * expm1(x))
+FUNCTION(hard_sigmoid, x != x ? x : fmin(fmax(a * x + b, 0), 1))
 FUNCTION(thresholded_relu, x > a ? x : 0)
-FUNCTION(shrink, x < -b ? x + a : x > b ? x - a : 0)
+FUNCTION(shrink, x<-b ? x + a : x> b ? x - a : 0)
 
 /* What each is called, and its parameters. */
 static const struct activation {
@@ -138,7 +138,8 @@ static heed_status compute_clip(heed_compute *c)
 }
 
 #define ONE(op, since)                                                                                                           \
-    HEED_OP(op, since, 1, 1, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE, .infer = heed_infer_same, .compute = compute_activation)
+    HEED_OP(op, since, 1, 1, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE, .infer = heed_infer_same,                            \
+            .compute = compute_activation)
 
 const heed_op heed_ops_activation[] = {
     ONE("LeakyRelu", 6),

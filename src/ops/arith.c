@@ -8,7 +8,7 @@
 
 #include "ops/lines.h"
 
-#define WRAP(op) (uint64_t) x op (uint64_t) y
+#define WRAP(op) (uint64_t) x op(uint64_t) y
 #define ARITH(name, float_expr, signed_expr, unsigned_expr)                                                                      \
     HEED_LINE2(name##_f32, float, float, float_expr)                                                                             \
     HEED_LINE2(name##_f64, double, double, float_expr)                                                                           \
@@ -261,9 +261,11 @@ static heed_status compute_pow(heed_compute *c)
     return HEED_OK;
 }
 
-#define TWO(op, since, name, more) \
-    HEED_OP(op, since, 2, 2, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE | (more), .infer = infer_##name, .compute = compute_##name)
-#define MANY(op, since, name) HEED_OP(op, since, 1, -1, 1, .flags = HEED_OP_STRIDED, .infer = infer_##name, .compute = compute_##name)
+#define TWO(op, since, name, more)                                                                                               \
+    HEED_OP(op, since, 2, 2, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE | (more), .infer = infer_##name,                      \
+            .compute = compute_##name)
+#define MANY(op, since, name)                                                                                                    \
+    HEED_OP(op, since, 1, -1, 1, .flags = HEED_OP_STRIDED, .infer = infer_##name, .compute = compute_##name)
 
 const heed_op heed_ops_arith[] = {
     TWO("Add", 7, add, HEED_OP_COMMUTES),

@@ -141,7 +141,7 @@ LINE(copy_64, uint64_t, uint64_t, x)
 static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_row_kernels_get()->f32_from_f16(dst, src, n);
+        heed_ops_rows()->f32_from_f16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_f16(CAT(uint16_t, src, src_step, i));
@@ -150,7 +150,7 @@ static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_row_kernels_get()->f32_from_bf16(dst, src, n);
+        heed_ops_rows()->f32_from_bf16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_bf16(CAT(uint16_t, src, src_step, i));
@@ -159,7 +159,7 @@ static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_s
 static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_row_kernels_get()->f16_from_f32(dst, src, n);
+        heed_ops_rows()->f16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_f16_from_f32(CAT(float, src, src_step, i));
@@ -168,7 +168,7 @@ static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void f32_bf16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_row_kernels_get()->bf16_from_f32(dst, src, n);
+        heed_ops_rows()->bf16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_bf16_from_f32(CAT(float, src, src_step, i));
@@ -189,12 +189,10 @@ static void f32_bf16(void *dst, int64_t dst_step, const void *src, int64_t src_s
 
 /* direct[from][to]; [from][NONE] is the way to f32 before rounding to a half. */
 static heed_cast_fn *const direct[HEED_DTYPE_COUNT][HEED_DTYPE_COUNT] = {
-    [HEED_F32] = FLOAT_ROW(f32, f32_f32), [HEED_F64] = FLOAT_ROW(f64, f64_odd),
-    [HEED_I8] = INT_ROW(i8, i8_f32),      [HEED_I16] = INT_ROW(i16, i16_f32),
-    [HEED_I32] = INT_ROW(i32, i32_odd),   [HEED_I64] = INT_ROW(i64, i64_odd),
-    [HEED_U8] = INT_ROW(u8, u8_f32),      [HEED_U16] = INT_ROW(u16, u16_f32),
-    [HEED_U32] = INT_ROW(u32, u32_odd),   [HEED_U64] = INT_ROW(u64, u64_odd),
-    [HEED_BOOL] = INT_ROW(u8, u8_f32),
+    [HEED_F32] = FLOAT_ROW(f32, f32_f32), [HEED_F64] = FLOAT_ROW(f64, f64_odd), [HEED_I8] = INT_ROW(i8, i8_f32),
+    [HEED_I16] = INT_ROW(i16, i16_f32),   [HEED_I32] = INT_ROW(i32, i32_odd),   [HEED_I64] = INT_ROW(i64, i64_odd),
+    [HEED_U8] = INT_ROW(u8, u8_f32),      [HEED_U16] = INT_ROW(u16, u16_f32),   [HEED_U32] = INT_ROW(u32, u32_odd),
+    [HEED_U64] = INT_ROW(u64, u64_odd),   [HEED_BOOL] = INT_ROW(u8, u8_f32),
 };
 
 static int is_half(heed_dtype t)
@@ -257,9 +255,10 @@ double heed_tensor_double(const heed_tensor *t, int64_t i)
 /* Numbers of TensorProto.DataType. */
 heed_dtype heed_dtype_from_onnx(int64_t code)
 {
-    static const heed_dtype types[] = { [1] = HEED_F32, [2] = HEED_U8,  [3] = HEED_I8,   [4] = HEED_U16,  [5] = HEED_I16, [6] = HEED_I32,
-                                        [7] = HEED_I64, [9] = HEED_BOOL, [10] = HEED_F16, [11] = HEED_F64, [12] = HEED_U32,
-                                        [13] = HEED_U64, [16] = HEED_BF16 };
+    static const heed_dtype types[] = {
+        [1] = HEED_F32,  [2] = HEED_U8,   [3] = HEED_I8,   [4] = HEED_U16,  [5] = HEED_I16,  [6] = HEED_I32,  [7] = HEED_I64,
+        [9] = HEED_BOOL, [10] = HEED_F16, [11] = HEED_F64, [12] = HEED_U32, [13] = HEED_U64, [16] = HEED_BF16
+    };
     return code >= 0 && code < (int64_t) (sizeof types / sizeof *types) ? types[code] : HEED_DTYPE_NONE;
 }
 
@@ -270,7 +269,8 @@ static heed_status infer_to(heed_infer *i, heed_dtype to)
     i->out[0].dtype = to;
     const int64_t *ints;
     int n;
-    if (!heed_dtype_is_integer(to) || i->in[0]->rank < 0 || i->in[0]->rank > 1 || !heed_infer_ints(i, 0, &ints, &n)) return HEED_OK;
+    if (!heed_dtype_is_integer(to) || i->in[0]->rank < 0 || i->in[0]->rank > 1 || !heed_infer_ints(i, 0, &ints, &n))
+        return HEED_OK;
     return heed_infer_set_ints(i, 0, i->in[0]->rank, ints, n);
 }
 

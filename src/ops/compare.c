@@ -17,7 +17,7 @@ COMPARE(greater_equal, x >= y)
     HEED_LINE2(name##_bool, uint8_t, uint8_t, expr)                                                                              \
     static heed_line_fn *const name##_lines[HEED_DTYPE_COUNT] = { [HEED_BOOL] = name##_bool };
 
-LOGIC(and, x && y)
+LOGIC(and, x &&y)
 LOGIC(or, x || y)
 LOGIC(xor, !x != !y)
 

@@ -15,7 +15,8 @@ static heed_status infer_branch(heed_infer *i, heed_graph *branch, const char *n
     }
     if (branch->n_outputs < i->n_out)
         return heed_infer_fail(i, "%s has %d outputs, expected %d", name, branch->n_outputs, i->n_out);
-    return heed_fail_prefix(heed_graph_infer(branch), "%s: ", name);
+    heed_status status = heed_graph_infer(branch);
+    return status == HEED_OK ? status : heed_fail_prefix(status, "%s: ", name);
 }
 
 /* What holds for both. */

@@ -80,7 +80,7 @@ static heed_status join_shape(heed_graph *graph, const heed_value *value, heed_f
             char is[32], was[32];
             snprintf(is, sizeof is, "%lld", (long long) found->dims[d]);
             snprintf(was, sizeof was, "%lld", (long long) before->dims[d]);
-            return contradiction(value, heed_arena_printf(graph->arena, "dimension %d", d), is, was);
+            return contradiction(value, "size", is, was);
         }
     }
     for (int d = 0; d < found->rank; d++)
@@ -123,7 +123,9 @@ static heed_status evaluate_small(heed_graph *graph, heed_node *node, heed_infer
 {
     const heed_tensor **values = HEED_NEW_N(graph->arena, const heed_tensor *, i->n_out + 1);
     if (!values) return heed_infer_memory(i);
-    HEED_TRY(heed_node_evaluate(graph, node, values));
+    heed_status status = heed_node_evaluate(graph, node, values);
+    if (status == HEED_ERR_MEMORY) return status;
+    if (status != HEED_OK) return HEED_OK; /* such as an index out of range: an error of a run that gets there */
     for (int k = 0; k < i->n_out; k++)
         if (node->outputs[k]) i->out[k].value = values[k];
     return HEED_OK;

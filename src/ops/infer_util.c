@@ -143,7 +143,8 @@ heed_status heed_infer_broadcast_dim(heed_infer *i, int64_t a, int64_t b, int64_
     else if (a >= 0) *out = a; /* b is 1 or the same */
     else if (b >= 0) *out = b;
     else if (a == HEED_DIM_UNKNOWN || b == HEED_DIM_UNKNOWN) *out = HEED_DIM_UNKNOWN;
-    /* One is never more than the other, as in x[:n] + y[:min(n, 512)]: where both are valid they are equal, or the smaller is 1. */
+    /* One is never more than the other, as in x[:n] + y[:min(n, 512)]: where both are valid they are equal, or the smaller is 1.
+     */
     else if (heed_dims_min(i->dims, a, b) == b) *out = a;
     else if (heed_dims_min(i->dims, a, b) == a) *out = b;
     else *out = HEED_DIM_UNKNOWN;
@@ -295,8 +296,7 @@ static heed_status axes_mask(heed_infer *i, const int64_t *axes, int n, int rank
     *mask = 0;
     for (int k = 0; k < n; k++) {
         int axis = heed_axis(axes[k], rank);
-        if (axis < 0)
-            return heed_infer_fail(i, "axes[%d] is %lld, expected %d to %d", k, (long long) axes[k], -rank, rank - 1);
+        if (axis < 0) return heed_infer_fail(i, "axes[%d] is %lld, expected %d to %d", k, (long long) axes[k], -rank, rank - 1);
         if (*mask >> axis & 1) return heed_infer_fail(i, "axes[%d] is %lld, given twice", k, (long long) axes[k]);
         *mask |= 1u << axis;
     }

@@ -8,8 +8,8 @@
 struct lines_job {
     heed_line_fn *fn;
     int n_in;
-    heed_dtype half;    /* type of inputs that go through f32, else none */
-    heed_dtype out;     /* type of the output */
+    heed_dtype half; /* type of inputs that go through f32, else none */
+    heed_dtype out;  /* type of the output */
 };
 
 static void plain(void *arg, char *const *at, const int64_t *steps, int64_t n)

@@ -12,8 +12,8 @@
 
 typedef void heed_line_fn(char *const *at, const int64_t *steps, int64_t n);
 
-/* out[0] from the first n_in inputs, broadcast; `fns` by the type of the last of them, NULL where it is not taken. The output is of
- * that type too, or bool. */
+/* out[0] from the first n_in inputs, broadcast; `fns` by the type of the last of them, NULL where it is not taken. The output is
+ * of that type too, or bool. */
 heed_status heed_compute_lines(heed_compute *c, int n_in, heed_line_fn *const fns[HEED_DTYPE_COUNT]);
 /* The same for given tensors. */
 heed_status heed_run_lines(heed_compute *c, int n_in, const heed_tensor *out, const heed_tensor *const *in, heed_line_fn *fn);
@@ -82,10 +82,8 @@ heed_status heed_run_lines(heed_compute *c, int n_in, const heed_tensor *out, co
     LINE(name##_u64, uint64_t, uint8_t, expr)
 
 #define HEED_FLOAT_TABLE(name) [HEED_F32] = name##_f32, [HEED_F16] = name##_f32, [HEED_BF16] = name##_f32, [HEED_F64] = name##_f64
-#define HEED_SIGNED_TABLE(name)                                                                                                  \
-    [HEED_I8] = name##_i8, [HEED_I16] = name##_i16, [HEED_I32] = name##_i32, [HEED_I64] = name##_i64
-#define HEED_UNSIGNED_TABLE(name)                                                                                                \
-    [HEED_U8] = name##_u8, [HEED_U16] = name##_u16, [HEED_U32] = name##_u32, [HEED_U64] = name##_u64
+#define HEED_SIGNED_TABLE(name) [HEED_I8] = name##_i8, [HEED_I16] = name##_i16, [HEED_I32] = name##_i32, [HEED_I64] = name##_i64
+#define HEED_UNSIGNED_TABLE(name) [HEED_U8] = name##_u8, [HEED_U16] = name##_u16, [HEED_U32] = name##_u32, [HEED_U64] = name##_u64
 
 /* out[0]'s entries from those of in[0] and in[1], broadcast, where both are entries of shapes. fn gives HEED_DIM_UNKNOWN for
  * what it cannot say. */

@@ -136,7 +136,8 @@ static heed_status solve_hole(heed_infer *i, int hole)
     for (int k = 0; k < n_to; k++) rest = heed_dims_mul(i->dims, rest, to[k]);
     out->dims[hole] = HEED_DIM_UNKNOWN;
     if (rest == 0) { /* a run knows what is empty */
-        if (heed_fact_shape_known(in)) return heed_infer_fail(i, "shape[%d] is -1, but the other entries make an empty tensor", hole);
+        if (heed_fact_shape_known(in))
+            return heed_infer_fail(i, "shape[%d] is -1, but the other entries make an empty tensor", hole);
         return HEED_OK;
     }
     if (total >= 0 && rest >= 0 && total % rest != 0)
@@ -342,7 +343,8 @@ static heed_status infer_expand(heed_infer *i)
     int rank = n > in->rank ? n : in->rank;
     out->rank = rank;
     for (int d = 0; d < rank; d++) {
-        int64_t a = d < rank - in->rank ? 1 : in->dims[d - (rank - in->rank)], b = d < rank - n ? 1 : ints[d - (rank - n)], number;
+        int64_t a = d < rank - in->rank ? 1 : in->dims[d - (rank - in->rank)], b = d < rank - n ? 1 : ints[d - (rank - n)],
+                number;
         if (b < 0 && heed_dims_known(i->dims, b, &number))
             return heed_infer_fail(i, "shape[%d] is %lld, expected 0 or more", d - (rank - n), (long long) number);
         if (heed_infer_broadcast_dim(i, a, b, &out->dims[d]) != HEED_OK)

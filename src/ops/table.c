@@ -5,8 +5,7 @@
 
 #include "ops/op.h"
 
-#define HEED_OP_ARRAYS(X)                                                                                                        \
-    X(activation) X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary)
+#define HEED_OP_ARRAYS(X) X(activation) X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary)
 
 #define DECLARE(name) extern const heed_op heed_ops_##name[];
 HEED_OP_ARRAYS(DECLARE)
@@ -70,6 +69,6 @@ heed_status heed_op_missing(const char *domain, const char *name, int version)
     find(domain, name, version, &oldest);
     const char *dot = *domain ? "." : "";
     if (!oldest) return heed_fail(HEED_ERR_UNSUPPORTED, "operator '%s%s%s' is not known", domain, dot, name);
-    return heed_fail(HEED_ERR_UNSUPPORTED, "operator '%s%s%s' of opset %d is older than opset %d, the first one known", domain, dot,
-                     name, version, oldest);
+    return heed_fail(HEED_ERR_UNSUPPORTED, "operator '%s%s%s' of opset %d is older than opset %d, the first one known", domain,
+                     dot, name, version, oldest);
 }

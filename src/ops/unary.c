@@ -20,7 +20,7 @@
     HEED_LINE1(name##_f64, double, double, expr)                                                                                 \
     static void name##_f32(char *const *at, const int64_t *steps, int64_t n)                                                     \
     {                                                                                                                            \
-        if (steps[1] == 4) heed_row_kernels_get()->name((float *) at[0], (const float *) at[1], n);                              \
+        if (steps[1] == 4) heed_ops_rows()->name((float *) at[0], (const float *) at[1], n);                                     \
         else name##_each(at, steps, n);                                                                                          \
     }                                                                                                                            \
     static heed_line_fn *const name##_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(name) };
@@ -132,7 +132,8 @@ COMPUTE(is_nan)
 
 static heed_status compute_is_inf(heed_compute *c)
 {
-    int positive = heed_node_int(c->node, "detect_positive", 1) != 0, negative = heed_node_int(c->node, "detect_negative", 1) != 0;
+    int positive = heed_node_int(c->node, "detect_positive", 1) != 0,
+        negative = heed_node_int(c->node, "detect_negative", 1) != 0;
     return heed_compute_lines(c, 1, is_inf_lines[positive][negative]);
 }
 

@@ -8,6 +8,7 @@
 #define HEED_OPS_UTIL_H
 
 #include "base/context.h"
+#include "kernels/kernels.h"
 #include "ops/op.h"
 
 /* Loops whose iterations do not depend on each other, though output and input may be the same memory. */
@@ -51,6 +52,7 @@ void heed_loop_run(const heed_context *ctx, const heed_loop *loop, const heed_te
 void heed_copy(const heed_context *ctx, const heed_tensor *dst, const heed_tensor *src);
 
 /* ---- element types ---- */
+const heed_row_kernels *heed_ops_rows(void);
 /* n elements from one type to another; steps in bytes; dst may not overlap src unless it is the same memory and size. */
 typedef void heed_cast_fn(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n);
 /* Rounds to nearest even, saturates floats to integers (NaN gives 0), wraps integers; 1 for nonzero in bool. */
