@@ -71,6 +71,12 @@ typedef struct heed_kernel {
 } heed_kernel;
 
 /* All kernels of this build, made of kernels.inc. */
+#define HEED_KERNEL(family, dtype, isa, rows, row_step)                                                                          \
+    heed_tile_fn heed_##family##_##dtype##_##isa;                                                                                \
+    heed_scratch_fn heed_##family##_##dtype##_##isa##_scratch;
+#include "kernels/kernels.inc"
+#undef HEED_KERNEL
+
 extern const heed_kernel heed_kernels[];
 extern const int heed_n_kernels;
 
