@@ -32,14 +32,15 @@ typedef struct heed_compute {
     const heed_tensor *const *in;
     heed_tensor *const *out;
     void *scratch; /* as many bytes as scratch() asked for, 64-byte aligned */
-    void *state;   /* what prepare() made, NULL without it */
+    void *state;   /* what prepare() made (scratch() sees it too), NULL without it */
 } heed_compute;
 
 typedef heed_status heed_compute_fn(heed_compute *c);
 typedef size_t heed_op_scratch_fn(const heed_compute *c); /* shapes are set, data may not be; SIZE_MAX: overflow */
 
-/* Out of the inputs' memory instead of a copy: set out[0..]'s data and strides and return 1, or return 0 if these strides do
- * not allow it; then compute() copies. Types and shapes are set already. */
+/* Out of the memory of in[0] instead of a copy: set out[0..]'s data and strides and return 1, or return 0 if these strides do
+ * not allow it; then compute() copies. Types and shapes are set already. in[0]'s data is only an address to count from, it
+ * cannot be read yet; the data of other inputs is NULL unless known (that of shape_inputs always is). */
 typedef int heed_view_fn(heed_compute *c);
 
 /* State kept by a session for a node while shapes stay the same: packed weights, an attention plan. in[] and out[] have types,
@@ -47,11 +48,17 @@ typedef int heed_view_fn(heed_compute *c);
 typedef heed_status heed_prepare_fn(heed_compute *c, void **state);
 typedef void heed_release_fn(const heed_context *ctx, void *state);
 
+/* Before the outputs get memory: change their strides, which are dense when it is called. Types and shapes of all tensors and
+ * strides of the inputs are set, data is not. The elements must fill the same bytes as the dense form, in another order. */
+typedef void heed_layout_fn(heed_compute *c);
+
 enum {
-    HEED_OP_STRIDED = 1,  /* compute takes inputs of any strides (else they are made dense first) */
-    HEED_OP_INPLACE = 2,  /* out[0] may be the memory of in[0] when type and shape are the same and both are dense */
-    HEED_OP_RANDOM = 4,   /* not a function of its inputs: never folded */
-    HEED_OP_COMMUTES = 8, /* in[0] and in[1] may change places */
+    HEED_OP_STRIDED = 1,     /* compute takes inputs of any strides (else they are made dense first) */
+    HEED_OP_INPLACE = 2,     /* out[0] may be the memory of in[0] when type and shape are the same and both are dense */
+    HEED_OP_RANDOM = 4,      /* not a function of its inputs: never folded */
+    HEED_OP_COMMUTES = 8,    /* in[0] and in[1] may change places */
+    HEED_OP_KEEP_STATE = 16, /* prepare() looks at attributes and constant inputs alone (packed weights): its state stays when
+                                shapes change */
 };
 
 typedef struct heed_op {
@@ -67,6 +74,7 @@ typedef struct heed_op {
     heed_op_scratch_fn *scratch; /* NULL: none */
     heed_prepare_fn *prepare;    /* NULL: none */
     heed_release_fn *release;
+    heed_layout_fn *layout; /* NULL: outputs are dense */
 } heed_op;
 
 /* Each file of src/ops/ exports one array that ends with a zeroed entry; ops/table.c lists the arrays. */
