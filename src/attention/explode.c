@@ -1,12 +1,10 @@
-/* Attention as plain whole-tensor steps: scores = scale q k^T, mask, softmax, scores v, each over all heads before the
- * next begins, the products by CBLAS. It covers every feature: the fallback where no fused kernel applies, the arm that
- * fused kernels are measured against, and a second opinion in tests.
+/* Attention as plain whole-tensor steps: scores = q k^T, then scale, softcap, mask and softmax, then scores v, each over
+ * all heads before the next begins. It covers every feature: the fallback where no fused kernel applies, the arm that fused
+ * kernels are measured against, and a second opinion in tests.
  *
- * Each step is cut into (batch, head, block of query rows). Halves, and arrays whose strides BLAS cannot take, are first
- * copied to dense f32. Keys outside the span that some row of the batch may see by position and length are left out of
- * the products, so they are never read; a row that comes out non-finite, because 0 times a hidden NaN or infinity is
- * NaN, is computed again from the definition. */
-#include <cblas.h>
+ * Each step is cut into (batch, head, block of query rows). Halves are converted to f32 first. Keys outside the span that
+ * some row of the batch may see by position and length are left out of the products, so they are never read; a row that
+ * comes out non-finite, because 0 times a hidden NaN or infinity is NaN, is computed again from the definition. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,159 +14,126 @@
 #include "base/half.h"
 
 /* Query rows in a task: enough for an efficient product, few enough to share out. */
-#define BLOCK 128
-
-/* A [batch, heads] of f32 matrices as BLAS takes them: rows `ld` elements apart, or columns if transposed. */
-struct matrices {
-    const float *data;
-    int64_t batch_stride, head_stride;
-    int ld, transposed;
-};
+#define BLOCK 256
 
 struct job {
     heed_attention_launch *launch;
     const heed_attention_problem *p;
     const heed_attention_class *c;
-    struct matrices q, k, v;
-    float *scores; /* [batch, heads_q, len_q, score_ld] */
-    float *out;    /* f32, dense; NULL where the products go straight to the caller's */
-    int64_t keys;  /* the longest span */
-    int64_t score_ld;
-    int64_t n_blocks;
+    heed_array q, k, v; /* as given, or converted to f32 */
+    float *scores;      /* [batch, heads_q, len_q, score_row] */
+    float *out;         /* f32, dense; NULL where the products go straight to the caller's */
+    char *workers;
+    size_t worker_bytes;
+    int64_t score_row, n_blocks;
     atomic_int_fast64_t n_redone;
 };
-
-static size_t aligned(size_t bytes)
-{
-    return heed_size_add(bytes, 63) & ~(size_t) 63;
-}
 
 static size_t f32_bytes(int64_t batch, int64_t heads, int64_t len, int64_t dim)
 {
     size_t n = heed_size_mul(heed_size_mul((size_t) batch, (size_t) heads), heed_size_mul((size_t) len, (size_t) dim));
-    return aligned(heed_size_mul(n, sizeof(float)));
+    return heed_size_add(heed_size_mul(n, sizeof(float)), 63) & ~(size_t) 63;
 }
 
-/* Rows of scores begin at multiples of 64 bytes. */
-static int64_t score_stride(int64_t keys)
+/* Rows of scores begin at multiples of 64 bytes, and not all in the same cache sets. */
+static int64_t score_row(int64_t keys)
 {
-    return keys > INT64_MAX - 15 ? keys : (keys + 15) & ~(int64_t) 15;
+    int64_t row = (keys + 15) & ~(int64_t) 15;
+    return row % 512 == 0 ? row + 16 : row;
 }
 
-size_t heed_explode_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_size *size,
-                              int n_workers, int n_splits)
+static size_t worker_bytes(const heed_attention_class *c, const heed_attention_env *env, int64_t keys)
 {
-    (void) solver, (void) n_workers, (void) n_splits;
-    size_t bytes = f32_bytes(size->batch, c->heads_q, size->len_q, score_stride(size->keys));
+    int64_t terms = keys > c->head_dim ? keys : c->head_dim;
+    return heed_size_add(heed_gemm_block_scratch(env->gemm, BLOCK, terms), 63) & ~(size_t) 63;
+}
+
+size_t heed_explode_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_env *env,
+                              const heed_attention_size *size, int n_workers)
+{
+    (void) solver;
+    if (size->keys > INT64_MAX / 2) return SIZE_MAX;
+    size_t bytes = heed_size_mul((size_t) n_workers, worker_bytes(c, env, size->keys));
+    bytes = heed_size_add(bytes, f32_bytes(size->batch, c->heads_q, size->len_q, score_row(size->keys)));
+    bytes = heed_size_add(bytes, f32_bytes(size->batch, c->heads_q, size->len_q, c->head_dim_v));
+    if (c->dtype == HEED_F32) return bytes;
     bytes = heed_size_add(bytes, f32_bytes(size->batch, c->heads_q, size->len_q, c->head_dim));
     bytes = heed_size_add(bytes, f32_bytes(size->batch, c->heads_kv, size->keys, c->head_dim));
-    bytes = heed_size_add(bytes, f32_bytes(size->batch, c->heads_kv, size->keys, c->head_dim_v));
-    return heed_size_add(bytes, f32_bytes(size->batch, c->heads_q, size->len_q, c->head_dim_v));
+    return heed_size_add(bytes, f32_bytes(size->batch, c->heads_kv, size->keys, c->head_dim_v));
 }
 
-int heed_explode_applicable(const heed_solver *solver, const heed_attention_class *c, const heed_attention_limits *limits,
-                            char *why, size_t why_size)
+int heed_explode_applicable(const heed_solver *solver, const heed_attention_class *c, const heed_attention_env *env, char *why,
+                            size_t why_size)
 {
-    (void) limits;
-    const int64_t most = 1 << 30; /* BLAS counts in int */
-    if (c->max_len_q > most || c->max_len_k > most) {
-        snprintf(why, why_size, "lengths are up to %lld, BLAS takes %lld",
-                 (long long) (c->max_len_q > most ? c->max_len_q : c->max_len_k), (long long) most);
-        return 0;
-    }
     const heed_attention_size size = { c->max_batch, c->max_len_q, c->max_len_k };
-    if (heed_explode_workspace(solver, c, &size, 1, 0) > PTRDIFF_MAX) {
-        snprintf(why, why_size, "the scores of the largest size overflow");
-        return 0;
-    }
-    return 1;
+    if (heed_explode_workspace(solver, c, env, &size, 1) <= PTRDIFF_MAX) return 1;
+    snprintf(why, why_size, "the scores of the largest size overflow");
+    return 0;
 }
 
 double heed_explode_cost(const heed_solver *solver, const heed_attention_class *c, const heed_attention_size *size)
 {
     (void) solver;
     double scores = (double) size->batch * (double) c->heads_q * (double) size->len_q * (double) size->keys;
-    return scores * (2.0 * (c->head_dim + c->head_dim_v) / 130 + 1.5);
+    return scores * (2.0 * (c->head_dim + c->head_dim_v) / 110 + 0.5);
 }
 
 /* n elements `step` apart to dense f32. */
 static void load_row(float *to, const char *from, heed_dtype dtype, int64_t step, int64_t n, const heed_row_kernels *rows)
 {
     const uint16_t *half = (const uint16_t *) (const void *) from;
-    const float *full = (const float *) (const void *) from;
-    if (dtype == HEED_F16 && step == 1) rows->f32_from_f16(to, half, n);
-    else if (dtype == HEED_BF16 && step == 1) rows->f32_from_bf16(to, half, n);
-    else if (dtype == HEED_F16)
-        for (int64_t i = 0; i < n; i++) to[i] = heed_f32_from_f16(half[i * step]);
-    else if (dtype == HEED_BF16)
-        for (int64_t i = 0; i < n; i++) to[i] = heed_f32_from_bf16(half[i * step]);
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = full[i * step];
+    if (step == 1) {
+        (dtype == HEED_F16 ? rows->f32_from_f16 : rows->f32_from_bf16)(to, half, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[i] = dtype == HEED_F16 ? heed_f32_from_f16(half[i * step]) : heed_f32_from_bf16(half[i * step]);
 }
 
 /* Dense f32 to n elements `step` apart. */
 static void store_row(char *to, const float *from, heed_dtype dtype, int64_t step, int64_t n, const heed_row_kernels *rows)
 {
     uint16_t *half = (uint16_t *) (void *) to;
-    float *full = (float *) (void *) to;
-    if (dtype == HEED_F16 && step == 1) rows->f16_from_f32(half, from, n);
-    else if (dtype == HEED_BF16 && step == 1) rows->bf16_from_f32(half, from, n);
-    else if (dtype == HEED_F16)
-        for (int64_t i = 0; i < n; i++) half[i * step] = heed_f16_from_f32(from[i]);
-    else if (dtype == HEED_BF16)
-        for (int64_t i = 0; i < n; i++) half[i * step] = heed_bf16_from_f32(from[i]);
-    else
-        for (int64_t i = 0; i < n; i++) full[i * step] = from[i];
+    if (dtype == HEED_F32) {
+        for (int64_t i = 0; i < n; i++) ((float *) (void *) to)[i * step] = from[i];
+    } else if (step == 1) {
+        (dtype == HEED_F16 ? rows->f16_from_f32 : rows->bf16_from_f32)(half, from, n);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            half[i * step] = dtype == HEED_F16 ? heed_f16_from_f32(from[i]) : heed_bf16_from_f32(from[i]);
+    }
 }
 
-/* Can BLAS take [len, dim] with these strides? */
-static int blas_form(struct matrices *m, const heed_array *a, int64_t len, int64_t dim)
-{
-    int64_t row = len > 1 ? a->strides[2] : dim, col = dim > 1 ? a->strides[3] : 1;
-    const int64_t most = 1 << 30;
-    *m = (struct matrices){ (const float *) (const void *) a->data, a->strides[0], a->strides[1], 0, 0 };
-    if (col == 1 && row >= dim && row <= most) {
-        m->ld = (int) row;
-        return 1;
-    }
-    if (row == 1 && col >= len && col <= most) {
-        m->ld = (int) col, m->transposed = 1;
-        return 1;
-    }
-    return 0;
-}
-
-struct packing {
+struct conversion {
     const struct job *job;
     const heed_array *from;
     float *to;
     int64_t heads, len, dim;
-    int by_key; /* rows are keys: only those of the batch's span are there */
+    int of_keys; /* the rows are keys: only those of the batch's span count */
 };
 
-static void pack_task(void *arg, int64_t task, int worker)
+static void convert_task(void *arg, int64_t task, int worker)
 {
     (void) worker;
-    const struct packing *w = arg;
+    const struct conversion *w = arg;
     const heed_attention_class *c = w->job->c;
-    const size_t size = heed_dtype_size(c->dtype);
     int64_t b = task / w->heads, h = task % w->heads, lo = 0, hi = w->len;
-    if (w->by_key) heed_visible_span(w->job->p, b, &lo, &hi);
+    if (w->of_keys) heed_visible_span(w->job->p, b, &lo, &hi);
     float *to = w->to + task * w->len * w->dim;
     for (int64_t i = lo; i < hi; i++)
-        load_row(to + i * w->dim, heed_array_at(w->from, size, b, h, i), c->dtype, w->from->strides[3], w->dim,
-                 w->job->launch->rows);
+        load_row(to + i * w->dim, heed_array_at(w->from, heed_dtype_size(c->dtype), b, h, i), c->dtype, w->from->strides[3],
+                 w->dim, w->job->launch->env->rows);
 }
 
-/* Bring one input into a form for BLAS: as it is, or copied to *space, which moves on. */
-static void prepare(struct job *job, struct matrices *m, const heed_array *a, int64_t heads, int64_t len, int64_t dim, int by_key,
-                    char **space)
+/* An input as f32: as it is, or converted to *space, which moves on. */
+static heed_array as_f32(const struct job *job, const heed_array *a, int64_t heads, int64_t len, int64_t dim, int of_keys,
+                         char **space)
 {
-    if (job->c->dtype == HEED_F32 && blas_form(m, a, len, dim)) return;
-    struct packing work = { job, a, (float *) (void *) *space, heads, len, dim, by_key };
-    heed_parallel_for(job->launch->ctx, pack_task, &work, job->p->batch * heads);
-    *m = (struct matrices){ work.to, heads * len * dim, len * dim, (int) dim, 0 };
+    if (job->c->dtype == HEED_F32) return *a;
+    struct conversion work = { job, a, (float *) (void *) *space, heads, len, dim, of_keys };
+    heed_parallel_for(job->launch->ctx, convert_task, &work, job->p->batch * heads);
     *space += f32_bytes(job->p->batch, heads, len, dim);
+    return (heed_array){ (char *) work.to, { heads * len * dim, len * dim, dim, 1 } };
 }
 
 /* The rows of a task and the keys that its batch may see. */
@@ -186,36 +151,30 @@ static struct block find_block(const struct job *job, int64_t task)
     k.n_rows = left < BLOCK ? left : BLOCK;
     heed_visible_span(job->p, k.b, &k.lo, &hi);
     k.n_keys = hi - k.lo;
-    k.scores = job->scores + (bh * job->p->len_q + k.first) * job->score_ld;
+    k.scores = job->scores + (bh * job->p->len_q + k.first) * job->score_row;
     return k;
 }
 
-/* Element (row, 0) of a matrix. */
-static const float *matrix_at(const struct matrices *m, int64_t b, int64_t h, int64_t row)
+/* The [rows, dim] of one batch and head as a matrix, from `row` on. */
+static heed_gemm_matrix matrix_at(const heed_array *a, int64_t b, int64_t h, int64_t row)
 {
-    return m->data + b * m->batch_stride + h * m->head_stride + row * (m->transposed ? 1 : m->ld);
+    return (heed_gemm_matrix){ heed_array_at(a, sizeof(float), b, h, row), HEED_F32, a->strides[2], a->strides[3] };
 }
 
 static void score_task(void *arg, int64_t task, int worker)
 {
-    (void) worker;
     const struct job *job = arg;
     const struct block at = find_block(job, task);
-    if (at.n_keys == 0) return;
-    /* A scale of 0 is left to the next step: BLAS would not look at the product then, and a NaN in it would be lost. */
-    float alpha = job->c->scale != 0 ? job->c->scale : 1;
-    const float *q = matrix_at(&job->q, at.b, at.h, at.first), *k = matrix_at(&job->k, at.b, at.g, at.lo);
-    if (at.n_rows == 1) {
-        memset(at.scores, 0, (size_t) at.n_keys * sizeof(float));
-        cblas_sgemv(CblasRowMajor, job->k.transposed ? CblasTrans : CblasNoTrans,
-                    (int) (job->k.transposed ? job->c->head_dim : at.n_keys),
-                    (int) (job->k.transposed ? at.n_keys : job->c->head_dim), alpha, k, job->k.ld, q,
-                    job->q.transposed ? job->q.ld : 1, 0, at.scores, 1);
-        return;
-    }
-    cblas_sgemm(CblasRowMajor, job->q.transposed ? CblasTrans : CblasNoTrans, job->k.transposed ? CblasNoTrans : CblasTrans,
-                (int) at.n_rows, (int) at.n_keys, job->c->head_dim, alpha, q, job->q.ld, k, job->k.ld, 0, at.scores,
-                (int) job->score_ld);
+    heed_gemm_matrix k = matrix_at(&job->k, at.b, at.g, at.lo);
+    heed_gemm_block product = { .m = at.n_rows,
+                                .n = at.n_keys,
+                                .k = job->c->head_dim,
+                                .a = matrix_at(&job->q, at.b, at.h, at.first),
+                                .b = { k.data, HEED_F32, k.col, k.row },
+                                .c = at.scores,
+                                .c_row = job->score_row,
+                                .scratch = job->workers + (size_t) worker * job->worker_bytes };
+    heed_gemm_block_run(job->launch->env->gemm, &product);
 }
 
 static float mask_value(const char *mask, heed_tile_mask kind, heed_dtype dtype, int64_t at)
@@ -263,7 +222,7 @@ static void softmax_row(const struct job *job, const struct block *at, int64_t i
 {
     const heed_attention_problem *p = job->p;
     const heed_attention_class *c = job->c;
-    const heed_row_kernels *rows = job->launch->rows;
+    const heed_row_kernels *rows = job->launch->env->rows;
     int64_t lo, hi;
     heed_visible_keys(p, at->b, i, &lo, &hi);
     if (hi < lo) lo = hi = at->lo;
@@ -271,8 +230,7 @@ static void softmax_row(const struct job *job, const struct block *at, int64_t i
     memset(s, 0, (size_t) before * sizeof *s);
     memset(s + before + n, 0, (size_t) (at->n_keys - before - n) * sizeof *s);
     s += before;
-    if (c->scale == 0)
-        for (int64_t j = 0; j < n; j++) s[j] *= c->scale;
+    for (int64_t j = 0; j < n; j++) s[j] *= c->scale;
     if (c->softcap > 0) {
         for (int64_t j = 0; j < n; j++) s[j] /= c->softcap;
         rows->tanh(s, s, n);
@@ -298,7 +256,7 @@ static void softmax_task(void *arg, int64_t task, int worker)
     (void) worker;
     const struct job *job = arg;
     const struct block at = find_block(job, task);
-    for (int64_t r = 0; r < at.n_rows; r++) softmax_row(job, &at, at.first + r, at.scores + r * job->score_ld);
+    for (int64_t r = 0; r < at.n_rows; r++) softmax_row(job, &at, at.first + r, at.scores + r * job->score_row);
 }
 
 static int is_finite_row(const float *x, int64_t n)
@@ -346,40 +304,37 @@ static void redo_row(struct job *job, const struct block *at, int64_t i)
     atomic_fetch_add_explicit(&job->n_redone, 1, memory_order_relaxed);
 }
 
-/* Where the product of a block goes: the caller's output if BLAS can write it, else the dense f32 copy. */
-static float *product_at(const struct job *job, const struct block *at, int *ld)
+/* Where the product of a block goes: the caller's output if its rows are dense f32, else a copy. */
+static float *product_at(const struct job *job, const struct block *at, int64_t *row)
 {
     if (job->out) {
-        *ld = job->c->head_dim_v;
+        *row = job->c->head_dim_v;
         return job->out + ((at->b * job->c->heads_q + at->h) * job->p->len_q + at->first) * job->c->head_dim_v;
     }
-    *ld = job->p->len_q > 1 ? (int) job->p->out.strides[2] : job->c->head_dim_v;
+    *row = job->p->out.strides[2];
     return (float *) (void *) heed_array_at(&job->p->out, sizeof(float), at->b, at->h, at->first);
 }
 
 static void product_task(void *arg, int64_t task, int worker)
 {
-    (void) worker;
     struct job *job = arg;
-    const heed_attention_problem *p = job->p;
     const struct block at = find_block(job, task);
     const int dim = job->c->head_dim_v;
-    int ld;
-    float *out = product_at(job, &at, &ld);
-    for (int64_t r = 0; r < at.n_rows && (at.n_keys == 0 || at.n_rows == 1); r++)
-        memset(out + r * ld, 0, (size_t) dim * sizeof(float));
-    const float *v = at.n_keys ? matrix_at(&job->v, at.b, at.g, at.lo) : NULL;
-    if (at.n_keys && at.n_rows == 1)
-        cblas_sgemv(CblasRowMajor, job->v.transposed ? CblasNoTrans : CblasTrans, (int) (job->v.transposed ? dim : at.n_keys),
-                    (int) (job->v.transposed ? at.n_keys : dim), 1, v, job->v.ld, at.scores, 1, 0, out, 1);
-    else if (at.n_keys)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, job->v.transposed ? CblasTrans : CblasNoTrans, (int) at.n_rows, dim,
-                    (int) at.n_keys, 1, at.scores, (int) job->score_ld, v, job->v.ld, 0, out, ld);
+    int64_t row;
+    float *out = product_at(job, &at, &row);
+    heed_gemm_block product = { .m = at.n_rows,
+                                .n = dim,
+                                .k = at.n_keys,
+                                .a = { at.scores, HEED_F32, job->score_row, 1 },
+                                .b = matrix_at(&job->v, at.b, at.g, at.lo),
+                                .c = out,
+                                .c_row = row,
+                                .scratch = job->workers + (size_t) worker * job->worker_bytes };
+    heed_gemm_block_run(job->launch->env->gemm, &product);
     for (int64_t r = 0; r < at.n_rows; r++) {
-        if (!is_finite_row(out + r * ld, dim)) redo_row(job, &at, at.first + r);
-        else if (job->out)
-            store_row(heed_array_at(&p->out, heed_dtype_size(job->c->dtype), at.b, at.h, at.first + r), out + r * ld,
-                      job->c->dtype, p->out.strides[3], dim, job->launch->rows);
+        char *to = heed_array_at(&job->p->out, heed_dtype_size(job->c->dtype), at.b, at.h, at.first + r);
+        if (!is_finite_row(out + r * row, dim)) redo_row(job, &at, at.first + r);
+        else if (job->out) store_row(to, out + r * row, job->c->dtype, job->p->out.strides[3], dim, job->launch->env->rows);
     }
 }
 
@@ -387,20 +342,21 @@ void heed_explode_launch(heed_attention_launch *launch)
 {
     const heed_attention_problem *p = launch->problem;
     const heed_attention_class *c = p->cls;
-    struct job job = { .launch = launch, .p = p, .c = c, .keys = heed_longest_span(p) };
-    job.score_ld = score_stride(job.keys);
+    struct job job = { .launch = launch, .p = p, .c = c };
+    job.score_row = score_row(heed_longest_span(p));
     job.n_blocks = (p->len_q + BLOCK - 1) / BLOCK;
-    char *space = launch->workspace;
+    job.worker_bytes = worker_bytes(c, launch->env, p->len_k);
+    job.workers = launch->workspace;
+    char *space = job.workers + (size_t) heed_context_threads(launch->ctx) * job.worker_bytes;
     job.scores = (float *) (void *) space;
-    space += f32_bytes(p->batch, c->heads_q, p->len_q, job.score_ld);
-    if (job.keys > 0) {
-        prepare(&job, &job.q, &p->q, c->heads_q, p->len_q, c->head_dim, 0, &space);
-        prepare(&job, &job.k, &p->k, c->heads_kv, p->len_k, c->head_dim, 1, &space);
-        prepare(&job, &job.v, &p->v, c->heads_kv, p->len_k, c->head_dim_v, 1, &space);
-    }
-    struct matrices out;
-    if (c->dtype != HEED_F32 || !blas_form(&out, &p->out, p->len_q, c->head_dim_v) || out.transposed)
+    space += f32_bytes(p->batch, c->heads_q, p->len_q, job.score_row);
+    if (c->dtype != HEED_F32 || (c->head_dim_v > 1 && p->out.strides[3] != 1)) {
         job.out = (float *) (void *) space;
+        space += f32_bytes(p->batch, c->heads_q, p->len_q, c->head_dim_v);
+    }
+    job.q = as_f32(&job, &p->q, c->heads_q, p->len_q, c->head_dim, 0, &space);
+    job.k = as_f32(&job, &p->k, c->heads_kv, p->len_k, c->head_dim, 1, &space);
+    job.v = as_f32(&job, &p->v, c->heads_kv, p->len_k, c->head_dim_v, 1, &space);
 
     launch->n_tasks = p->batch * c->heads_q * job.n_blocks;
     launch->splits_done = 1;

@@ -16,20 +16,20 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static heed_status read_limits(heed_attention_limits *limits)
+static heed_status read_env(heed_attention_env *env)
 {
     static const char *const causes[HEED_ISA_COUNT] = { "this CPU runs generic at most", "this CPU runs avx2 at most",
                                                         "this CPU runs avx512 at most" };
     static const char *const asked[HEED_ISA_COUNT] = { "HEED_ISA is generic", "HEED_ISA is avx2", "HEED_ISA is avx512" };
     heed_isa here = heed_cpu_isa();
-    *limits = (heed_attention_limits){ here, causes[here], 0 };
+    *env = (heed_attention_env){ here, causes[here], 0, heed_row_kernels_get(), heed_gemm_kernel_get() };
 
     const char *isa = variable("HEED_ISA");
     if (isa) {
-        if (!heed_isa_parse(isa, &limits->isa))
+        if (!heed_isa_parse(isa, &env->isa))
             return heed_fail(HEED_ERR_ARGUMENT, "HEED_ISA: is '%s', expected generic, avx2 or avx512", isa);
-        if (limits->isa > here) return heed_fail(HEED_ERR_UNSUPPORTED, "HEED_ISA: is %s, %s", isa, causes[here]);
-        limits->isa_cause = asked[limits->isa];
+        if (env->isa > here) return heed_fail(HEED_ERR_UNSUPPORTED, "HEED_ISA: is %s, %s", isa, causes[here]);
+        env->isa_cause = asked[env->isa];
     }
     const char *splits = variable("HEED_SPLITS");
     if (splits) {
@@ -37,7 +37,7 @@ static heed_status read_limits(heed_attention_limits *limits)
         long n = strtol(splits, &end, 10);
         if (*end || n < 1 || n > N_SPLITS_MAX)
             return heed_fail(HEED_ERR_ARGUMENT, "HEED_SPLITS: is '%s', expected 1 to %d", splits, N_SPLITS_MAX);
-        limits->n_splits = (int) n;
+        env->n_splits = (int) n;
     }
     return HEED_OK;
 }
@@ -67,7 +67,7 @@ static heed_status pin(heed_attention_plan *plan, const char *name, const char *
     for (int i = 0; i < heed_solver_count(); i++) {
         heed_solver solver = heed_solver_get(i);
         if (strcmp(solver.name, name) != 0) continue;
-        if (!solver.applicable(&solver, &plan->cls, &plan->limits, why, sizeof why))
+        if (!solver.applicable(&solver, &plan->cls, &plan->env, why, sizeof why))
             return heed_fail(HEED_ERR_UNSUPPORTED, "%s: %s does not apply: %s", source, name, why);
         if (plan->cls.force_fused && solver.tier != HEED_TIER_FUSED)
             return heed_fail(HEED_ERR_UNSUPPORTED, "%s: %s is not a fused kernel, and force_fused is set", source, name);
@@ -89,7 +89,7 @@ static void select_choices(heed_attention_plan *plan)
 
     for (int i = 0; i < heed_solver_count(); i++) {
         heed_solver solver = heed_solver_get(i);
-        if (solver.tier > best || !solver.applicable(&solver, &plan->cls, &plan->limits, why, sizeof why)) continue;
+        if (solver.tier > best || !solver.applicable(&solver, &plan->cls, &plan->env, why, sizeof why)) continue;
         if (solver.tier < best) memset(have, 0, sizeof have), best = solver.tier;
         int slot = solver.kernel ? (int) solver.kernel->family : 0;
         double cost = solver.cost(&solver, &plan->cls, &size);
@@ -108,7 +108,7 @@ static heed_status fail_unfused(const heed_attention_plan *plan)
     for (int i = 0; i < heed_solver_count(); i++) {
         heed_solver solver = heed_solver_get(i);
         if (solver.tier != HEED_TIER_FUSED || solver.kernel->dtype != plan->cls.dtype) continue;
-        if (!solver.applicable(&solver, &plan->cls, &plan->limits, why, sizeof why))
+        if (!solver.applicable(&solver, &plan->cls, &plan->env, why, sizeof why))
             heed_text_add(&text, "%s %s %s", text.size ? ";" : "", solver.name, why);
     }
     const char *dtype = heed_dtype_name(plan->cls.dtype);
@@ -138,7 +138,7 @@ static heed_status write_explanation(heed_attention_plan *plan, const char *pinn
     for (int i = 0; i < heed_solver_count(); i++) {
         heed_solver solver = heed_solver_get(i);
         if (strcmp(solver.name, winner->name) == 0) continue;
-        if (!solver.applicable(&solver, &plan->cls, &plan->limits, why, sizeof why)) {
+        if (!solver.applicable(&solver, &plan->cls, &plan->env, why, sizeof why)) {
             heed_text_add(&text, "%s: does not apply: %s\n", solver.name, why);
             continue;
         }
@@ -170,12 +170,11 @@ static heed_status fill_plan(heed_attention_plan *plan, const char *kernel)
     const heed_attention_size size = largest_size(&plan->cls);
     for (int i = 0; i < plan->n_choices; i++) {
         const heed_solver *solver = &plan->choices[i];
-        size_t bytes = solver->workspace(solver, &plan->cls, &size, heed_context_threads(plan->ctx), plan->limits.n_splits);
+        size_t bytes = solver->workspace(solver, &plan->cls, &plan->env, &size, heed_context_threads(plan->ctx));
         if (bytes > PTRDIFF_MAX)
             return heed_fail(HEED_ERR_ARGUMENT, "desc: the workspace of %s overflows at the largest size", solver->name);
         if (bytes > plan->workspace) plan->workspace = bytes;
     }
-    plan->rows = heed_row_kernels_get();
     return write_explanation(plan, kernel ? source : NULL);
 }
 
@@ -185,14 +184,14 @@ heed_status heed_attention_plan_create(heed_attention_plan **out, heed_context *
     *out = NULL;
     if (!ctx) return heed_fail(HEED_ERR_ARGUMENT, "ctx: is NULL");
     heed_attention_class cls;
-    heed_attention_limits limits;
+    heed_attention_env env;
     const char *kernel;
     HEED_TRY(heed_attention_class_init(&cls, &kernel, desc));
-    HEED_TRY(read_limits(&limits));
+    HEED_TRY(read_env(&env));
 
     heed_attention_plan *plan = heed_alloc(ctx, sizeof *plan);
     if (!plan) return heed_fail(HEED_ERR_MEMORY, "no memory for an attention plan");
-    *plan = (heed_attention_plan){ .ctx = ctx, .cls = cls, .limits = limits };
+    *plan = (heed_attention_plan){ .ctx = ctx, .cls = cls, .env = env };
     heed_status status = fill_plan(plan, kernel);
     if (status != HEED_OK) {
         heed_attention_plan_destroy(plan);

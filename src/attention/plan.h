@@ -10,8 +10,7 @@
 struct heed_attention_plan {
     const heed_context *ctx;
     heed_attention_class cls;
-    heed_attention_limits limits;
-    const heed_row_kernels *rows;
+    heed_attention_env env;
     heed_solver choices[HEED_PLAN_CHOICES];
     int n_choices;
     size_t workspace;

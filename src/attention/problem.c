@@ -214,6 +214,7 @@ static heed_status take_4d(heed_tensor *t, const DLTensor *dl, const char *name,
 static heed_array array_of(const heed_tensor *t)
 {
     heed_array a = { .data = t->data };
+    if (!a.data) return a; /* no elements: no addresses to compute */
     for (int i = 0; i < t->rank; i++) a.strides[i] = t->strides[i];
     return a;
 }

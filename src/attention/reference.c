@@ -17,10 +17,10 @@ double heed_reference_cost(const heed_solver *solver, const heed_attention_class
            (double) size->keys;
 }
 
-size_t heed_reference_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_size *size,
-                                int n_workers, int n_splits)
+size_t heed_reference_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_env *env,
+                                const heed_attention_size *size, int n_workers)
 {
-    (void) solver, (void) n_splits;
+    (void) solver, (void) env;
     return heed_size_mul((size_t) n_workers, task_bytes(c, size->len_q, size->keys));
 }
 

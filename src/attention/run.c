@@ -44,15 +44,13 @@ static heed_status run(const heed_attention_plan *plan, const heed_attention_arg
     if (!plan) return heed_fail(HEED_ERR_ARGUMENT, "plan: is NULL");
     heed_attention_problem problem;
     HEED_TRY(heed_attention_problem_init(&problem, &plan->cls, args));
-    heed_attention_launch launch = {
-        .ctx = plan->ctx, .problem = &problem, .rows = plan->rows, .n_splits = plan->limits.n_splits, .splits_done = 1
-    };
+    heed_attention_launch launch = { .ctx = plan->ctx, .problem = &problem, .env = &plan->env, .splits_done = 1 };
     if (problem.batch > 0 && problem.len_q > 0) {
         /* What a run needs is bounded by len_k, whatever the key lengths and windows leave of it. */
         heed_attention_size size = { problem.batch, problem.len_q, problem.len_k };
         int n_workers = heed_context_threads(plan->ctx);
         launch.solver = heed_plan_choose(plan, &size);
-        size_t need = launch.solver->workspace(launch.solver, &plan->cls, &size, n_workers, plan->limits.n_splits);
+        size_t need = launch.solver->workspace(launch.solver, &plan->cls, &plan->env, &size, n_workers);
         HEED_TRY(find_workspace(&launch, need, workspace, workspace_bytes));
         launch.solver->launch(&launch);
         if (!workspace) heed_free(plan->ctx, launch.workspace);

@@ -3,23 +3,23 @@
 
 #include <stdio.h>
 
-static int always_applicable(const heed_solver *solver, const heed_attention_class *cls, const heed_attention_limits *limits,
-                             char *why, size_t why_size)
+static int always_applicable(const heed_solver *solver, const heed_attention_class *cls, const heed_attention_env *env, char *why,
+                             size_t why_size)
 {
-    (void) solver, (void) cls, (void) limits, (void) why, (void) why_size;
+    (void) solver, (void) cls, (void) env, (void) why, (void) why_size;
     return 1;
 }
 
-static int kernel_applicable(const heed_solver *solver, const heed_attention_class *cls, const heed_attention_limits *limits,
-                             char *why, size_t why_size)
+static int kernel_applicable(const heed_solver *solver, const heed_attention_class *cls, const heed_attention_env *env, char *why,
+                             size_t why_size)
 {
     const heed_kernel *kernel = solver->kernel;
     if (kernel->dtype != cls->dtype) {
         snprintf(why, why_size, "works on %s, the problem is %s", heed_dtype_name(kernel->dtype), heed_dtype_name(cls->dtype));
         return 0;
     }
-    if (kernel->isa > limits->isa) {
-        snprintf(why, why_size, "needs %s, %s", heed_isa_name(kernel->isa), limits->isa_cause);
+    if (kernel->isa > env->isa) {
+        snprintf(why, why_size, "needs %s, %s", heed_isa_name(kernel->isa), env->isa_cause);
         return 0;
     }
     return 1;

@@ -92,15 +92,15 @@ static size_t partial_bytes(const heed_attention_class *c, size_t rows_times_spl
     return heed_size_mul(rows_times_splits, sizeof(float) * ((size_t) c->head_dim_v + 2));
 }
 
-size_t heed_tiles_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_size *size,
-                            int n_workers, int n_splits)
+size_t heed_tiles_workspace(const heed_solver *solver, const heed_attention_class *c, const heed_attention_env *env,
+                            const heed_attention_size *size, int n_workers)
 {
     const heed_kernel *kernel = solver->kernel;
     size_t rows = heed_size_mul(heed_size_mul((size_t) size->batch, (size_t) c->heads_q), (size_t) size->len_q),
            rows_times_splits = 0;
-    if (n_splits > 1) {
-        rows_times_splits = heed_size_mul(rows, (size_t) n_splits);
-    } else if (n_splits == 0) {
+    if (env->n_splits > 1) {
+        rows_times_splits = heed_size_mul(rows, (size_t) env->n_splits);
+    } else if (env->n_splits == 0) {
         /* A smaller run may split where the largest does not, but only with fewer than UNITS_WANTED blocks: then
          * blocks * splits is below 2 * UNITS_WANTED. */
         size_t most = (size_t) (size->keys / piece_least[kernel->family]), bound = (size_t) (2 * UNITS_WANTED * kernel->rows);
@@ -246,7 +246,7 @@ void heed_tiles_launch(heed_attention_launch *launch)
     const heed_attention_class *c = p->cls;
     const heed_attention_size size = { p->batch, p->len_q, heed_longest_span(p) };
     const heed_kernel *kernel = launch->solver->kernel;
-    struct job job = { .p = p, .kernel = kernel, .cut = make_cut(kernel, c, &size, launch->n_splits) };
+    struct job job = { .p = p, .kernel = kernel, .cut = make_cut(kernel, c, &size, launch->env->n_splits) };
     job.row_bytes = align64((size_t) kernel->rows * sizeof(heed_tile_row));
     job.worker_bytes = worker_bytes(kernel, c);
     job.workers = launch->workspace;

@@ -293,13 +293,14 @@ void sample_free(sample *c)
 
 static void describe(const spec *s, char *text, size_t size)
 {
-    snprintf(text, size,
-             "%s batch %lld heads %lld/%lld len %lld/%lld dim %lld/%lld scale %g softcap %g mask %d repeat %x rank %d offset mode %d "
-             "(%lld) window %lld/%lld sinks %d key_lengths %d lse %d layout %d kv_repeat %x poison %d spread %g",
-             heed_dtype_name(s->dtype), (long long) s->batch, (long long) s->heads_q, (long long) s->heads_kv, (long long) s->len_q,
-             (long long) s->len_k, (long long) s->head_dim, (long long) s->head_dim_v, (double) s->scale, (double) s->softcap,
-             (int) s->mask, s->mask_repeat, s->mask_rank, (int) s->offset_mode, (long long) s->offset, (long long) s->window_left,
-             (long long) s->window_right, s->sinks, s->key_lengths, s->lse, (int) s->order, s->kv_repeat, s->poison, s->spread);
+    snprintf(
+        text, size,
+        "%s batch %lld heads %lld/%lld len %lld/%lld dim %lld/%lld scale %g softcap %g mask %d repeat %x rank %d offset mode %d "
+        "(%lld) window %lld/%lld sinks %d key_lengths %d lse %d layout %d kv_repeat %x poison %d spread %g",
+        heed_dtype_name(s->dtype), (long long) s->batch, (long long) s->heads_q, (long long) s->heads_kv, (long long) s->len_q,
+        (long long) s->len_k, (long long) s->head_dim, (long long) s->head_dim_v, (double) s->scale, (double) s->softcap,
+        (int) s->mask, s->mask_repeat, s->mask_rank, (int) s->offset_mode, (long long) s->offset, (long long) s->window_left,
+        (long long) s->window_right, s->sinks, s->key_lengths, s->lse, (int) s->order, s->kv_repeat, s->poison, s->spread);
 }
 
 /* Largest finite |v| of a batch and head. */
@@ -344,14 +345,14 @@ void sample_check(const sample *c, const char *who)
                     double x = array_get(&c->out, b, h, i, d);
                     if (!differs(x, *ref, allowed)) continue;
                     describe(s, text, sizeof text);
-                    fail_msg("%s: out[%lld,%lld,%lld,%lld] is %.9g, expected %.9g within %.3g; %s", who, (long long) b, (long long) h,
-                             (long long) i, (long long) d, x, *ref, allowed, text);
+                    fail_msg("%s: out[%lld,%lld,%lld,%lld] is %.9g, expected %.9g within %.3g; %s", who, (long long) b,
+                             (long long) h, (long long) i, (long long) d, x, *ref, allowed, text);
                 }
                 double lse = s->lse ? array_get(&c->lse, b, h, i, 0) : *ref_lse;
                 if (!differs(lse, *ref_lse, 1e-5 * (1 + fabs(*ref_lse)))) continue;
                 describe(s, text, sizeof text);
-                fail_msg("%s: lse[%lld,%lld,%lld] is %.9g, expected %.9g; %s", who, (long long) b, (long long) h, (long long) i, lse,
-                         *ref_lse, text);
+                fail_msg("%s: lse[%lld,%lld,%lld] is %.9g, expected %.9g; %s", who, (long long) b, (long long) h, (long long) i,
+                         lse, *ref_lse, text);
             }
         }
     }

@@ -127,11 +127,34 @@ static void peaked(spec *s)
 }
 
 typedef void feature(spec *s);
-static feature *const features[] = { bool_mask,        f32_mask,      typed_mask,          batch_mask,   head_mask,        row_mask,
-                                     low_rank_mask,    causal_value,  causal_bottom_right, softcap,      causal_per_batch, window_left,
-                                     window_right,     extreme_window, causal_top_left,    own_scale,    sinks,            key_lengths,
-                                     lse,              grouped,       one_kv_head,         blhd,         transposed,       padded,
-                                     other_value_dim,  repeated,      poisoned,            peaked };
+static feature *const features[] = { bool_mask,
+                                     f32_mask,
+                                     typed_mask,
+                                     batch_mask,
+                                     head_mask,
+                                     row_mask,
+                                     low_rank_mask,
+                                     causal_value,
+                                     causal_bottom_right,
+                                     softcap,
+                                     causal_per_batch,
+                                     window_left,
+                                     window_right,
+                                     extreme_window,
+                                     causal_top_left,
+                                     own_scale,
+                                     sinks,
+                                     key_lengths,
+                                     lse,
+                                     grouped,
+                                     one_kv_head,
+                                     blhd,
+                                     transposed,
+                                     padded,
+                                     other_value_dim,
+                                     repeated,
+                                     poisoned,
+                                     peaked };
 enum { N_FEATURES = sizeof features / sizeof *features };
 
 static heed_context *context;
@@ -239,7 +262,8 @@ static void test_single_low_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_features), cmocka_unit_test(test_mixes), cmocka_unit_test(test_lengths),
-                                        cmocka_unit_test(test_long), cmocka_unit_test(test_single_low_key) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_features), cmocka_unit_test(test_mixes),
+                                        cmocka_unit_test(test_lengths), cmocka_unit_test(test_long),
+                                        cmocka_unit_test(test_single_low_key) };
     return cmocka_run_group_tests(tests, start, stop);
 }
