@@ -143,6 +143,8 @@ typedef struct heed_row_kernels {
     void (*bf16_from_f32)(uint16_t *y, const float *x, int64_t n);
 } heed_row_kernels;
 
+/* Those of one instruction set, or NULL if this build has none; the CPU must have it. */
+const heed_row_kernels *heed_row_kernels_of(heed_isa isa);
 /* The strongest that runs here and HEED_ISA allows. */
 const heed_row_kernels *heed_row_kernels_get(void);
 

@@ -137,12 +137,6 @@ ALWAYS_INLINE V capped(V s, float softcap)
     return v_mul(v_set1(softcap), v_tanh(v_div(s, v_set1(softcap))));
 }
 
-/* What is subtracted before exp: the maximum, or 0 while nothing but -inf was seen, so that exp gives 0 and not NaN. */
-ALWAYS_INLINE V v_base(V maximum)
-{
-    return v_select(v_eq(maximum, v_set1(-INFINITY)), v_zero(), maximum);
-}
-
 /* The factor that turns the sum of weighted values of a row into its output, with the sink, and its log-sum-exp. */
 static inline float end_row(const heed_tile_row *row, float maximum, float sum)
 {

@@ -28,6 +28,12 @@ ALWAYS_INLINE V v_exp_down(V x)
     return v_scale2_flush(exp2_fraction(v_fms(x, v_set1(LOG2_E), n)), n);
 }
 
+/* What is subtracted before exp: the maximum, or 0 while nothing but -inf was seen, so that exp gives 0 and not NaN. */
+ALWAYS_INLINE V v_base(V maximum)
+{
+    return v_select(v_eq(maximum, v_set1(-INFINITY)), v_zero(), maximum);
+}
+
 /* exp(x) for any x, with subnormals and overflow, within 2 ulp. */
 ALWAYS_INLINE V v_exp(V x)
 {
