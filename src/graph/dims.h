@@ -17,8 +17,13 @@
 typedef struct heed_dims heed_dims;
 
 heed_dims *heed_dims_create(heed_arena *arena);
+/* The same symbols under the same numbers, in another arena. NULL where there is no memory. */
+heed_dims *heed_dims_clone(const heed_dims *dims, heed_arena *arena);
 
-#define HEED_DIM_UNKNOWN INT64_MIN /* no memory, or overflow: treat as a fresh unknown */
+/* What the functions below give where there is no memory. It stands for no dimension: it is not even equal to itself, so it
+ * must not get into a fact (heed_graph_verify looks). An expression that overflows or grows too large is no failure: it gets
+ * a symbol that only the same operation on the same operands gives again. */
+#define HEED_DIM_UNKNOWN INT64_MIN
 
 int64_t heed_dims_named(heed_dims *dims, const char *name); /* same name, same symbol */
 int64_t heed_dims_fresh(heed_dims *dims);                   /* unlike any other */
@@ -33,6 +38,8 @@ int64_t heed_dims_max(heed_dims *dims, int64_t a, int64_t b);
 int heed_dims_known(const heed_dims *dims, int64_t dim, int64_t *number);
 /* "12", "batch", "past + 1", "?3". */
 void heed_dims_print(const heed_dims *dims, int64_t dim, heed_text *text);
+/* 1 if it is a number or a symbol of this table. */
+int heed_dims_valid(const heed_dims *dims, int64_t dim);
 /* NULL, or the name if the dimension is a named symbol. */
 const char *heed_dims_name(const heed_dims *dims, int64_t dim);
 

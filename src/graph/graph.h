@@ -75,16 +75,17 @@ struct heed_value {
 };
 
 struct heed_node {
-    int id; /* dense in creation order; stable */
-    const char *domain, *op, *name;
-    int version;               /* opset version of its domain in the file */
-    const struct heed_op *def; /* from the operator table, NULL until bound */
-    heed_value **inputs;       /* NULL entries are absent optional inputs */
-    heed_value **outputs;      /* NULL entries are not wanted */
+    int id;                         /* dense in creation order; stable */
+    const char *domain, *op, *name; /* name: NULL if it has none */
+    int version;                    /* opset version of its domain in the file */
+    const struct heed_op *def;      /* from the operator table, NULL until bound */
+    heed_value **inputs;            /* NULL entries are absent optional inputs */
+    heed_value **outputs;           /* NULL entries are not wanted */
     int n_inputs, n_outputs;
-    heed_attr *attrs; /* subgraphs (If) are attributes of type graph: their outer values are listed as extra inputs, in the
-                         order of subgraph->inputs; see onnx/import.h */
-    int n_attrs;
+    heed_graph *graph; /* that it belongs to */
+    heed_attr *attrs;  /* subgraphs (If) are attributes of type graph: their outer values are listed as extra inputs, in the
+                          order of subgraph->inputs; see onnx/import.h */
+    int n_attrs, cap_attrs;
     heed_node *prev, *next;
 };
 
@@ -92,13 +93,15 @@ struct heed_graph {
     const heed_context *ctx;
     heed_arena *arena; /* owned by the outermost graph */
     heed_dims *dims;   /* likewise */
+    heed_graph *outer; /* the graph that a branch of If lies in, else NULL */
     const char *name;
     heed_node *first, *last;
     int n_nodes_made;
     heed_value **values;
     int n_values, cap_values;
     heed_value **inputs, **outputs;
-    int n_inputs, n_outputs;
+    const char **output_names; /* as the file has them, whatever value is the output by now */
+    int n_inputs, n_outputs, cap_inputs, cap_outputs;
 };
 
 heed_graph *heed_graph_create(const heed_context *ctx);
@@ -117,8 +120,9 @@ heed_node *heed_graph_add_node(heed_graph *graph, heed_node *before, const char 
                                heed_value *const *inputs, int n_out);
 void heed_graph_remove_node(heed_graph *graph, heed_node *node); /* its outputs have no uses left */
 
+/* An index past the last input makes the node have that many; those between are absent. value may be NULL: absent. */
 heed_status heed_node_set_input(heed_node *node, int index, heed_value *value);
-/* Make every use of `from`, graph outputs too, a use of `to`. The name of a graph output stays with the output. */
+/* Make every use of `from`, graph outputs too, a use of `to`. The name of a graph output stays in graph->output_names. */
 heed_status heed_value_replace_uses(heed_graph *graph, heed_value *from, heed_value *to);
 int heed_value_is_output(const heed_value *value);
 
@@ -137,6 +141,8 @@ heed_status heed_graph_verify(const heed_graph *graph);
 /* One line a node: "%12 f32[B, 12, S, 32] = MatMul(%3, %5) {alpha=1} # node name"; inputs and outputs first. */
 void heed_graph_print(const heed_graph *graph, heed_text *text);
 void heed_fact_print(const heed_graph *graph, const heed_fact *fact, heed_text *text); /* "f32[B, 12, S, 32]" */
+/* Add a name that came from a file: control characters escaped, cut where it is very long. */
+void heed_text_name(heed_text *text, const char *name);
 /* Remove nodes none of whose outputs is used. */
 void heed_graph_prune(heed_graph *graph);
 
