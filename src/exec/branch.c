@@ -23,8 +23,8 @@ static heed_status run_taken(heed_program *program, int node)
     const heed_tensor *condition = n->node->inputs[0] ? &program->slots[n->node->inputs[0]->id].tensor : NULL;
     if (!condition || condition->dtype != HEED_BOOL || heed_tensor_count(condition) != 1)
         return heed_fail(HEED_ERR_ARGUMENT, "its condition is not one bool");
-    heed_program *branch;
-    int first, taken = heed_tensor_int(condition, 0) != 0;
+    heed_program *branch = NULL;
+    int first = 0, taken = heed_tensor_int(condition, 0) != 0;
     HEED_TRY(branch_of(program, node, taken, &branch, &first));
     int n_inputs = branch->graph->n_inputs;
     heed_tensor *inputs = branch->inputs;

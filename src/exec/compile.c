@@ -29,7 +29,9 @@ static heed_status compile(heed_compiled *compiled, const heed_model *model, con
         .ctx = model->ctx, .graph = compiled->graph, .fuse = options->fuse != 0, .force_fused = options->force_fused != 0
     };
     HEED_TRY(heed_rewrite(&rewriter));
-    return heed_report_make(compiled, &rewriter);
+    HEED_TRY(heed_report_make(compiled, &rewriter));
+    heed_graph_print(compiled->graph, &compiled->text);
+    return compiled->text.failed ? heed_fail(HEED_ERR_MEMORY, "no memory to print the graph") : HEED_OK;
 }
 
 heed_status heed_compile(heed_compiled **out, const heed_model *model, const heed_compile_options *options)
@@ -64,7 +66,6 @@ heed_status heed_compiled_print(const heed_compiled *compiled, const char **text
     if (!text) return heed_fail(HEED_ERR_ARGUMENT, "text: is NULL");
     *text = NULL;
     if (!compiled) return heed_fail(HEED_ERR_ARGUMENT, "compiled: is NULL");
-    if (!compiled->text.data) return heed_fail(HEED_ERR_MEMORY, "no memory to print the graph");
-    *text = compiled->text.data;
+    *text = compiled->text.data ? compiled->text.data : "";
     return HEED_OK;
 }

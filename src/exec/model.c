@@ -58,8 +58,9 @@ static heed_status describe(const heed_graph *graph, heed_value *const *values, 
                             heed_value_info *info)
 {
     if (!info) return heed_fail(HEED_ERR_ARGUMENT, "info: is NULL");
-    if (index < 0 || index >= n)
-        return heed_fail(HEED_ERR_ARGUMENT, "index: is %d, the model has %d %ss", index, n, what);
+    if (index < 0 || index >= n) return heed_fail(HEED_ERR_ARGUMENT, "index: is %d, the model has %d %ss", index, n, what);
+    if (info->struct_size < sizeof(size_t) || info->struct_size > 4096)
+        return heed_fail(HEED_ERR_ARGUMENT, "info: struct_size is %zu; set it to sizeof(heed_value_info)", info->struct_size);
     const heed_value *value = values[index];
     heed_value_info full = { .struct_size = info->struct_size, .name = value->name ? value->name : "", .ndim = value->fact.rank };
     if (value->fact.dtype != HEED_DTYPE_NONE) full.dtype = heed_dtype_to_dl(value->fact.dtype);
@@ -68,9 +69,7 @@ static heed_status describe(const heed_graph *graph, heed_value *const *values, 
         full.shape[i] = dim < 0 ? -1 : dim;
         full.dim_names[i] = dim < 0 ? heed_dims_name(graph->dims, dim) : NULL;
     }
-    /* An older caller's struct is shorter; one that was never initialised says 0 and gets the whole of this version. */
-    size_t bytes = info->struct_size && info->struct_size < sizeof full ? info->struct_size : sizeof full;
-    if (!info->struct_size) full.struct_size = sizeof full;
+    size_t bytes = info->struct_size < sizeof full ? info->struct_size : sizeof full; /* an older caller's is shorter */
     memcpy(info, &full, bytes);
     return HEED_OK;
 }
