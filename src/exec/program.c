@@ -1,12 +1,19 @@
 /* A program's life and its runs: bind the inputs, replay the segments that are still good, record the others. */
+#include <stdio.h>
 #include <string.h>
 
 #include "exec/program_impl.h"
 
+/* Operators often begin their messages with their own name, which need not be said twice. */
 heed_status heed_node_fail(heed_status status, const heed_node *node)
 {
-    if (node->name && node->name[0]) return heed_fail_prefix(status, "node '%s' (%s): ", node->name, node->op);
-    return heed_fail_prefix(status, "node #%d (%s): ", node->id, node->op);
+    size_t n = strlen(node->op);
+    const char *message = heed_last_message();
+    int says_op = strncmp(message, node->op, n) == 0 && message[n] == ':';
+    char op[80] = "";
+    if (!says_op) snprintf(op, sizeof op, " (%s)", node->op);
+    if (node->name && node->name[0]) return heed_fail_prefix(status, "node '%s'%s: ", node->name, op);
+    return heed_fail_prefix(status, "node #%d%s: ", node->id, op);
 }
 
 /* ---- creation ---- */
@@ -48,7 +55,7 @@ static heed_status fill(heed_program *program)
     for (const heed_node *node = graph->first; node; node = node->next) {
         if (!node->def) return heed_node_fail(heed_fail(HEED_ERR_INTERNAL, "is not bound to an operator"), node);
         program->n_nodes++;
-        program->cap_segments += heed_node_is(node, "If") || node->def->shape_inputs;
+        program->cap_segments += (node->def->flags & HEED_OP_CONTROL) || node->def->shape_inputs;
     }
     heed_arena *arena = program->arena;
     program->nodes = HEED_NEW_N(arena, heed_program_node, program->n_nodes + 1);
@@ -165,7 +172,7 @@ static heed_status shape_fits(heed_program *program, const heed_node *node, int 
 static heed_status enter_segment(heed_program *program, int k, int first)
 {
     heed_program_node *node = first < program->n_nodes ? &program->nodes[first] : NULL;
-    int is_if = node && heed_node_is(node->node, "If");
+    int is_if = node && (node->node->def->flags & HEED_OP_CONTROL);
     if (is_if) HEED_TRY(heed_program_run_if(program, first));
     if (k < program->n_segments) {
         int fits = 1;

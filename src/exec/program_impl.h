@@ -95,9 +95,6 @@ heed_status heed_program_infer(const heed_program *program, const heed_node *nod
 /* Run the taken branch of an If, node number `node`. exec/branch.c */
 heed_status heed_program_run_if(heed_program *program, int node);
 
-/* An operator's computation that copies in[0] to out[0], any strides. */
-heed_status heed_copy_compute(heed_compute *c);
-
 heed_status heed_node_fail(heed_status status, const heed_node *node); /* puts "node 'x' (Op): " in front */
 
 #endif

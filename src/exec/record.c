@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "exec/program_impl.h"
+#include "ops/util.h"
 
 /* A walk. temp holds facts and lasts as long as the walk does; the segment's arena as long as the recording. */
 struct recorder {
@@ -113,7 +114,7 @@ static int reads_data(const heed_node *node, int input)
 
 int heed_program_is_dynamic(const heed_program *program, const heed_node *node)
 {
-    if (heed_node_is(node, "If")) return 1;
+    if (node->def->flags & HEED_OP_CONTROL) return 1;
     for (int i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] && reads_data(node, i) && !program->slots[node->inputs[i]->id].known) return 1;
     return 0;
@@ -279,6 +280,12 @@ static heed_status add_step(struct recorder *r, const heed_step *step)
     return HEED_OK;
 }
 
+static heed_status copy_compute(heed_compute *c)
+{
+    heed_copy(c->ctx, c->out[0], c->in[0]);
+    return HEED_OK;
+}
+
 static heed_status add_copy(struct recorder *r, heed_slot *from, heed_slot *to)
 {
     const heed_tensor **in = HEED_NEW(r->segment->arena, const heed_tensor *);
@@ -287,7 +294,7 @@ static heed_status add_copy(struct recorder *r, heed_slot *from, heed_slot *to)
     *in = &from->tensor, *out = &to->tensor;
     touch(r, from);
     heed_step step = { .c = { .ctx = r->program->ctx, .n_in = 1, .n_out = 1, .in = in, .out = out },
-                       .run = heed_copy_compute,
+                       .run = copy_compute,
                        .scratch = -1 };
     return add_step(r, &step);
 }
@@ -469,7 +476,7 @@ static heed_status record_shapes(struct recorder *r, const heed_node *node, heed
 
 static heed_status record_node(struct recorder *r, const heed_node *node)
 {
-    if (heed_node_is(node, "If")) {
+    if (node->def->flags & HEED_OP_CONTROL) {
         record_if(r, node);
         return HEED_OK;
     }

@@ -144,7 +144,7 @@ static heed_status merge_into(heed_graph *graph, const heed_node *kept, heed_nod
 
 static int may_merge(const heed_node *node)
 {
-    if (!node->def || (node->def->flags & HEED_OP_RANDOM)) return 0;
+    if (!node->def || (node->def->flags & (HEED_OP_RANDOM | HEED_OP_CONTROL))) return 0;
     for (int i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].type == HEED_ATTR_GRAPH || node->attrs[i].type == HEED_ATTR_STRINGS) return 0;
     return 1;

@@ -127,7 +127,7 @@ static heed_status fold_computed(heed_graph *graph, heed_node *node, int *done)
 heed_status heed_fold_node(heed_graph *graph, heed_node *node, int *done)
 {
     *done = 0;
-    if (!node->def || (node->def->flags & HEED_OP_RANDOM)) return HEED_OK;
+    if (!node->def || (node->def->flags & (HEED_OP_RANDOM | HEED_OP_CONTROL))) return HEED_OK;
     HEED_TRY(fold_known(graph, node, done));
     size_t in_bytes;
     if (*done || !node->def->compute || !inputs_are_constant(node, &in_bytes)) return HEED_OK;
@@ -193,7 +193,7 @@ static heed_status sweep(heed_graph *graph, int *inlined)
     heed_node *next;
     for (heed_node *node = graph->first; node; node = next) {
         next = node->next;
-        if (heed_node_is(node, "If")) {
+        if (node->def && (node->def->flags & HEED_OP_CONTROL)) {
             HEED_TRY(fold_if(graph, node, inlined));
             continue;
         }
