@@ -203,3 +203,14 @@ heed_status heed_session_output(const heed_session *session, int index, const DL
     *tensor = &session->outputs[index].dl;
     return HEED_OK;
 }
+
+heed_status heed_session_attention_kernel(const heed_session *session, int index, const char **kernel)
+{
+    if (!kernel) return heed_fail(HEED_ERR_ARGUMENT, "kernel: is NULL");
+    *kernel = "";
+    if (!session) return heed_fail(HEED_ERR_ARGUMENT, "session: is NULL");
+    const heed_compiled *compiled = session->compiled;
+    if (index < 0 || index >= compiled->n_entries)
+        return heed_fail(HEED_ERR_ARGUMENT, "index: is %d, the report has %d entries", index, compiled->n_entries);
+    return HEED_OK;
+}
