@@ -171,9 +171,9 @@ static void look(search *s, heed_maker *maker, const heed_operand *operand, int 
 static heed_value *straighten(heed_maker *maker, const form *f)
 {
     const int rank = f->value->fact.rank;
-    int64_t perm[HEED_RANK_MAX];
+    int64_t perm[HEED_RANK_MAX] = { 0 };
     const int64_t *before = NULL;
-    if (!f->swapped) return f->value;
+    if (!f->swapped || rank < 2) return f->value;
     heed_value *in = f->value->producer ? heed_match_transpose(f->value->producer, &before) : NULL;
     for (int i = 0; i < rank; i++) perm[i] = in ? before[i] : i;
     const int64_t last = perm[rank - 1];
