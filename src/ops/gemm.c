@@ -49,8 +49,9 @@ static int64_t count_batches(const heed_gemm *g)
     return batches;
 }
 
-static void make_grid(const heed_gemm_kernel *kernel, const heed_gemm *g, grid *d)
+static void make_grid(const heed_gemm *g, grid *d)
 {
+    const heed_gemm_kernel *kernel = g->kernel;
     *d = (grid){ .batches = count_batches(g) };
     if (d->batches == 0) return;
     d->row_tiles = ceil_div(g->m, g->b_packed ? ROWS_PACKED : ROWS_UNPACKED);
@@ -76,7 +77,6 @@ static void make_grid(const heed_gemm_kernel *kernel, const heed_gemm *g, grid *
 
 typedef struct job {
     const heed_gemm *g;
-    const heed_gemm_kernel *kernel;
     const heed_row_kernels *rows;
     grid d;
     char *scratch;
@@ -149,7 +149,7 @@ static void run_tile(const job *w, int64_t tile, int worker)
     int64_t b_at = batch_offset(g, &g->b, batch);
     if (g->b_packed) block.packed = (const float *) g->b.data + b_at + j0 * g->k;
     else block.b = (heed_gemm_matrix){ heed_at(g->b.data, g->b.dtype, b_at + j0 * g->b.col), g->b.dtype, g->b.row, g->b.col };
-    heed_gemm_block_run(w->kernel, &block);
+    heed_gemm_block_run(g->kernel, &block);
     finish_rows(w, batch, i0, j0, m, n, out, out_row, buf);
 }
 
@@ -266,7 +266,7 @@ size_t heed_gemm_scratch(const heed_context *ctx, const heed_gemm *g)
 {
     if (!is_small_float(g->c.dtype)) return 0;
     grid d;
-    make_grid(heed_gemm_kernel_get(), g, &d);
+    make_grid(g, &d);
     return heed_size_mul(d.worker_bytes, (size_t) heed_context_threads(ctx));
 }
 
@@ -277,8 +277,8 @@ void heed_gemm_run(const heed_context *ctx, const heed_gemm *g, void *scratch)
         heed_parallel_ranges(ctx, count_batches(g) * g->m, grain, run_plain, (void *) (uintptr_t) g);
         return;
     }
-    job w = { .g = g, .kernel = heed_gemm_kernel_get(), .rows = heed_row_kernels_get(), .scratch = scratch };
-    make_grid(w.kernel, g, &w.d);
+    job w = { .g = g, .rows = heed_row_kernels_get(), .scratch = scratch };
+    make_grid(g, &w.d);
     heed_parallel_for(ctx, run_task, &w, w.d.n_tasks);
 }
 
@@ -302,22 +302,45 @@ static void pack_range(void *arg, int64_t begin, int64_t end)
     }
 }
 
-int64_t heed_gemm_packed_floats(int64_t n, int64_t k)
+int64_t heed_gemm_packed_floats(const heed_gemm_kernel *kernel, int64_t n, int64_t k)
 {
-    size_t bytes = heed_gemm_packed_bytes(heed_gemm_kernel_get(), n, k);
+    size_t bytes = heed_gemm_packed_bytes(kernel, n, k);
     return bytes > (size_t) INT64_MAX ? -1 : (int64_t) (bytes / sizeof(float));
 }
 
-heed_status heed_gemm_pack(const heed_context *ctx, const heed_gemm_weights *weights, float **packed)
+heed_status heed_gemm_pack(const heed_context *ctx, const heed_gemm_kernel *kernel, const heed_gemm_weights *weights,
+                           float **packed)
 {
-    pack_job w = { .kernel = heed_gemm_kernel_get(), .weights = weights };
-    size_t bytes = heed_size_mul(heed_gemm_packed_bytes(w.kernel, weights->n, weights->k), (size_t) weights->n_matrices);
+    pack_job w = { .kernel = kernel, .weights = weights };
+    size_t bytes = heed_size_mul(heed_gemm_packed_bytes(kernel, weights->n, weights->k), (size_t) weights->n_matrices);
     *packed = bytes == SIZE_MAX ? NULL : heed_alloc(ctx, bytes);
     if (!*packed)
         return heed_fail(HEED_ERR_MEMORY, "no memory for packed weights of %lld x [%lld, %lld]", (long long) weights->n_matrices,
                          (long long) weights->k, (long long) weights->n);
     w.to = *packed;
-    w.panels = ceil_div(weights->n, w.kernel->cols), w.floats = heed_gemm_packed_floats(weights->n, weights->k);
+    w.panels = ceil_div(weights->n, kernel->cols), w.floats = heed_gemm_packed_floats(kernel, weights->n, weights->k);
     heed_parallel_ranges(ctx, w.panels * weights->n_matrices, 4, pack_range, &w);
     return HEED_OK;
+}
+
+heed_status heed_gemm_state_create(const heed_compute *c, const heed_gemm_weights *weights, void **state)
+{
+    heed_gemm_state *s = heed_alloc(c->ctx, sizeof *s);
+    if (!s) return heed_fail(HEED_ERR_MEMORY, "%s: no memory for its state", c->node->op);
+    *s = (heed_gemm_state){ .kernel = heed_gemm_kernel_get() };
+    heed_status status = weights ? heed_gemm_pack(c->ctx, s->kernel, weights, &s->packed) : HEED_OK;
+    if (status != HEED_OK) {
+        heed_free(c->ctx, s);
+        return status;
+    }
+    *state = s;
+    return HEED_OK;
+}
+
+void heed_gemm_state_release(const heed_context *ctx, void *state)
+{
+    heed_gemm_state *s = state;
+    if (!s) return;
+    heed_free(ctx, s->packed);
+    heed_free(ctx, s);
 }

@@ -8,6 +8,7 @@
 #ifndef HEED_OPS_GEMM_H
 #define HEED_OPS_GEMM_H
 
+#include "kernels/gemm.h"
 #include "ops/gelu.h"
 #include "ops/op.h"
 
@@ -21,6 +22,8 @@ typedef struct heed_matrix {
 } heed_matrix;
 
 typedef struct heed_gemm {
+    const heed_gemm_kernel *kernel; /* heed_gemm_kernel_get(), asked once and kept in the operator's state: packed weights and
+                                       scratch are of its sizes */
     int n_batch;
     int64_t batch[HEED_RANK_MAX];
     int64_t m, n, k;
@@ -50,8 +53,20 @@ typedef struct heed_gemm_weights {
 } heed_gemm_weights;
 
 /* Floats of one packed matrix, -1 on overflow. */
-int64_t heed_gemm_packed_floats(int64_t n, int64_t k);
+int64_t heed_gemm_packed_floats(const heed_gemm_kernel *kernel, int64_t n, int64_t k);
 /* On all threads. *packed is from the context's allocator. */
-heed_status heed_gemm_pack(const heed_context *ctx, const heed_gemm_weights *weights, float **packed);
+heed_status heed_gemm_pack(const heed_context *ctx, const heed_gemm_kernel *kernel, const heed_gemm_weights *weights,
+                           float **packed);
+
+/* The state of an operator that is a product: the kernel, and its weights if they are packed. For heed_op.prepare and .release.
+ */
+typedef struct heed_gemm_state {
+    const heed_gemm_kernel *kernel;
+    float *packed; /* NULL: not packed */
+} heed_gemm_state;
+
+/* weights NULL: nothing is packed. */
+heed_status heed_gemm_state_create(const heed_compute *c, const heed_gemm_weights *weights, void **state);
+void heed_gemm_state_release(const heed_context *ctx, void *state);
 
 #endif

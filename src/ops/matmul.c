@@ -168,16 +168,12 @@ static heed_matrix beside(const heed_tensor *t, int rank, int n_batch)
     return m;
 }
 
-typedef struct packed_state {
-    float *packed; /* NULL: not packed */
-} packed_state;
-
 static void describe(const heed_compute *c, heed_gemm *g)
 {
     const heed_tensor *a = c->in[0], *b = c->in[1], *out = c->out[0];
     product p = product_of(c->node, c->n_in);
-    const packed_state *state = c->state;
-    *g = (heed_gemm){ .alpha = p.alpha, .beta = p.beta, .activation = p.activation };
+    const heed_gemm_state *state = c->state;
+    *g = (heed_gemm){ .kernel = state->kernel, .alpha = p.alpha, .beta = p.beta, .activation = p.activation };
     int na = a->rank > 2 ? a->rank - 2 : 0, nb = b->rank > 2 ? b->rank - 2 : 0;
     g->n_batch = na > nb ? na : nb;
     for (int d = 0; d < g->n_batch; d++) g->batch[d] = out->dims[d];
@@ -192,8 +188,8 @@ static void describe(const heed_compute *c, heed_gemm *g)
     g->c.col = b->rank > 1 ? out->strides[out->rank - 1] : 0;
     if (p.bias >= 0 && c->in[p.bias]) g->bias = beside(c->in[p.bias], out->rank, g->n_batch);
     if (p.residual >= 0 && c->in[p.residual]) g->residual = beside(c->in[p.residual], out->rank, g->n_batch);
-    if (state && state->packed) {
-        int64_t floats = heed_gemm_packed_floats(g->n, g->k), step = floats;
+    if (state->packed) {
+        int64_t step = heed_gemm_packed_floats(g->kernel, g->n, g->k);
         g->b_packed = 1;
         g->b.data = state->packed, g->b.dtype = HEED_F32;
         for (int d = b->rank - 3; d >= 0; d--) { /* matrices of a constant lie one after the other */
@@ -222,10 +218,9 @@ static heed_status compute_product(heed_compute *c)
 static heed_status prepare_product(heed_compute *c, void **state)
 {
     const heed_tensor *b = c->in[1];
-    *state = NULL;
     if (!b || !b->data || !heed_tensor_is_dense(b) || b->rank < 2 || heed_tensor_count(b) == 0 ||
         !(b->dtype == HEED_F32 || b->dtype == HEED_F16 || b->dtype == HEED_BF16))
-        return HEED_OK;
+        return heed_gemm_state_create(c, NULL, state);
     product p = product_of(c->node, c->n_in);
     int64_t rows = b->dims[b->rank - 2], cols = b->dims[b->rank - 1];
     heed_gemm_weights weights = { .n_matrices = heed_tensor_count(b) / (rows * cols),
@@ -237,30 +232,14 @@ static heed_status prepare_product(heed_compute *c, void **state)
                                   .row = cols,
                                   .col = 1 };
     if (p.trans_b) weights.n = rows, weights.k = cols, weights.row = 1, weights.col = cols;
-    packed_state *s = heed_alloc(c->ctx, sizeof *s);
-    if (!s) return heed_fail(HEED_ERR_MEMORY, "%s: no memory for its state", c->node->op);
-    heed_status status = heed_gemm_pack(c->ctx, &weights, &s->packed);
-    if (status != HEED_OK) {
-        heed_free(c->ctx, s);
-        return status;
-    }
-    *state = s;
-    return HEED_OK;
-}
-
-static void release_product(const heed_context *ctx, void *state)
-{
-    packed_state *s = state;
-    if (!s) return;
-    heed_free(ctx, s->packed);
-    heed_free(ctx, s);
+    return heed_gemm_state_create(c, &weights, state);
 }
 
 #define PRODUCT(op_domain, op_name, op_since, inputs_min, inputs_max, rule)                                                      \
     {                                                                                                                            \
         .domain = op_domain, .name = op_name, .since = op_since, .min_in = inputs_min, .max_in = inputs_max, .min_out = 1,       \
         .max_out = 1, .flags = HEED_OP_STRIDED | HEED_OP_KEEP_STATE, .infer = rule, .compute = compute_product,                  \
-        .scratch = scratch_product, .prepare = prepare_product, .release = release_product                                       \
+        .scratch = scratch_product, .prepare = prepare_product, .release = heed_gemm_state_release                               \
     }
 
 const heed_op heed_ops_matmul[] = {
