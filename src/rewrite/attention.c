@@ -144,7 +144,8 @@ static heed_status report_without_softmax(heed_rewriter *rewriter, heed_graph *g
 {
     static const char *const pointwise[] = { "Relu", "Sigmoid", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Tanh", "Exp" };
     heed_operand p, v;
-    if (!heed_attention_read_product(product, 0, &p, &v) || (v.value->fact.value && v.value->fact.rank <= 2)) return HEED_OK;
+    if (!heed_attention_read_product(product, 0, &p, &v) || (v.value->fact.rank <= 2 && heed_match_from_constants(v.value)))
+        return HEED_OK;
     const heed_node *node = heed_match_behind_casts(p.value)->producer;
     for (size_t i = 0; node && i < sizeof pointwise / sizeof *pointwise; i++) {
         if (!heed_node_is(node, pointwise[i]) || !heed_attention_has_scores(node->inputs[0])) continue;

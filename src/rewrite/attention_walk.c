@@ -47,7 +47,7 @@ int heed_attention_same_lead(const heed_lead *a, const heed_lead *b)
 /* A weight matrix makes a linear layer, not scores. */
 static int is_weight(const heed_value *value)
 {
-    return value->fact.value && value->fact.rank <= 2;
+    return value->fact.rank <= 2 && heed_match_from_constants(value);
 }
 
 static void set_operand(heed_operand *operand, heed_value *value, int swapped, const heed_node *product)

@@ -26,17 +26,26 @@ static int is_bias(const linear *l, const heed_value *value)
     return is_constant(value, 1) && value->fact.dims[0] == columns(l) && value->fact.dtype == l->x->fact.dtype;
 }
 
+/* Large constants stay behind their Transpose. */
+static void take_transpose(linear *l)
+{
+    const int64_t *perm;
+    heed_value *in = l->weight->producer ? heed_match_transpose(l->weight->producer, &perm) : NULL;
+    if (in && in->fact.rank == 2 && perm[0] == 1) l->weight = in, l->transposed ^= 1;
+}
+
 /* MatMul with a constant matrix, or a Gemm that is no more than that and a bias. */
 static int read_product(linear *l, heed_node *node)
 {
     const int gemm = heed_node_is(node, "Gemm");
     if (!gemm && !heed_node_is(node, "MatMul")) return 0;
     *l = (linear){ .product = node, .last = node, .x = node->inputs[0], .weight = node->inputs[1], .activation = "" };
+    l->transposed = gemm && heed_node_int(node, "transB", 0) != 0;
+    take_transpose(l);
     if (!is_constant(l->weight, 2) || l->x->fact.value || l->x->fact.rank < 2 || l->x->fact.dtype != l->weight->fact.dtype)
         return 0;
     if (l->x->fact.dtype == HEED_F64 || !heed_dtype_is_float(l->x->fact.dtype)) return 0;
     if (!gemm) return 1;
-    l->transposed = heed_node_int(node, "transB", 0) != 0;
     if (heed_node_int(node, "transA", 0) || heed_node_float(node, "alpha", 1.0f) != 1.0f) return 0;
     heed_value *c = node->n_inputs > 2 ? node->inputs[2] : NULL;
     if (c && (heed_node_float(node, "beta", 1.0f) != 1.0f || !is_bias(l, c))) return 0;

@@ -96,6 +96,19 @@ int64_t heed_match_dim(const heed_value *value, int from_right)
     return rank >= from_right ? value->fact.dims[rank - from_right] : HEED_DIM_UNKNOWN;
 }
 
+int heed_match_from_constants(const heed_value *value)
+{
+    for (int depth = 0; value && depth < 6; depth++) {
+        if (value->fact.value) return 1;
+        const heed_node *node = value->producer;
+        if (!node || node->n_inputs < 1) return 0;
+        for (int i = 1; i < node->n_inputs; i++)
+            if (node->inputs[i] && !node->inputs[i]->fact.value) return 0;
+        value = node->inputs[0];
+    }
+    return 0;
+}
+
 /* ---- nodes that change nothing but the form ---- */
 
 /* A scalar c beside x: the result has x's shape. */

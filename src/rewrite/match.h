@@ -24,6 +24,8 @@ int heed_match_scalar(const heed_value *value, double *number);
 int heed_match_uniform(const heed_value *value, double *number);
 /* The value is there when the graph starts: a constant or an input. */
 int heed_match_is_source(const heed_value *value);
+/* Known, or made of what is known by a short chain of nodes: a weight, transposed or dequantized. */
+int heed_match_from_constants(const heed_value *value);
 /* Equal up to the rounding of constants of this type. */
 int heed_match_near(double a, double b, heed_dtype type);
 /* Element i of a known dense tensor of numbers. */
