@@ -220,9 +220,10 @@ static heed_ref_array ref_array(const array *a)
     return r;
 }
 
-static void compute_reference(sample *c)
+void sample_refer(sample *c)
 {
     const spec *s = &c->s;
+    free(c->ref_out), free(c->ref_lse);
     size_t rows = (size_t) (s->batch * s->heads_q * s->len_q);
     c->ref_out = calloc(rows * (size_t) s->head_dim_v + 1, sizeof(double));
     c->ref_lse = calloc(rows + 1, sizeof(double));
@@ -281,7 +282,7 @@ void sample_make(sample *c, const spec *s)
     if (s->poison) poison(c);
     c->args.q = &c->q.dl, c->args.k = &c->k.dl, c->args.v = &c->v.dl, c->args.out = &c->out.dl;
     if (s->lse) c->args.lse = &c->lse.dl;
-    compute_reference(c);
+    sample_refer(c);
 }
 
 void sample_free(sample *c)
