@@ -137,6 +137,7 @@ struct run_fault {
     {                                                                                                                            \
         statement;                                                                                                               \
     }
+static int64_t ones[5] = { 1, 1, 1, 1, 1 };
 SPOIL_RUN(r_size, c->args.struct_size = 0)
 SPOIL_RUN(r_q_null, c->args.q = NULL)
 SPOIL_RUN(r_k_null, c->args.k = NULL)
@@ -167,7 +168,7 @@ SPOIL_RUN(r_align, c->q.dl.byte_offset = 2)
 SPOIL_RUN(r_strides, c->q.strides[0] = INT64_MAX / 2)
 SPOIL_RUN(r_mask_type, c->mask.dl.dtype = ((DLDataType){ kDLFloat, 32, 1 }))
 SPOIL_RUN(r_mask_dim, c->mask.dims[3] = 4)
-SPOIL_RUN(r_mask_rank, c->mask.dl.ndim = 5; c->mask.dl.shape = (int64_t[]){ 1, 1, 1, 1, 1 }; c->mask.dl.strides = NULL)
+SPOIL_RUN(r_mask_rank, (c->mask.dl.ndim = 5, c->mask.dl.shape = ones, c->mask.dl.strides = NULL))
 SPOIL_RUN(r_sinks, c->args.sinks = NULL)
 SPOIL_RUN(r_sinks_align, c->args.sinks = (const float *) (const void *) ((const char *) c->sinks + 1))
 SPOIL_RUN(r_lengths, c->args.key_lengths = NULL)
