@@ -45,8 +45,9 @@ static heed_line_fn *const prelu_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(pr
 
 heed_line_fn *heed_join_line(heed_join how, heed_dtype type)
 {
-    static heed_line_fn *const *const tables[] = { [HEED_JOIN_ADD] = add_lines, [HEED_JOIN_MUL] = mul_lines,
-                                                   [HEED_JOIN_MIN] = min_lines, [HEED_JOIN_MAX] = max_lines };
+    static heed_line_fn *const *const tables[] = {
+        [HEED_JOIN_ADD] = add_lines, [HEED_JOIN_MUL] = mul_lines, [HEED_JOIN_MIN] = min_lines, [HEED_JOIN_MAX] = max_lines
+    };
     return tables[how][type];
 }
 

@@ -18,7 +18,8 @@ static heed_status infer_depth(heed_infer *i, int to_space)
         int64_t by = d == 0 ? 1 : d == 1 ? area : block;
         int divides = (d == 1) == to_space; /* this dimension gets smaller */
         if (d && divides && in->dims[d] >= 0 && in->dims[d] % by != 0)
-            return heed_infer_fail(i, "dimension %d is %lld, expected a multiple of %lld", d, (long long) in->dims[d], (long long) by);
+            return heed_infer_fail(i, "dimension %d is %lld, expected a multiple of %lld", d, (long long) in->dims[d],
+                                   (long long) by);
         out->dims[d] = divides ? heed_dims_div(i->dims, in->dims[d], by) : heed_dims_mul(i->dims, in->dims[d], by);
         if (in->dims[d] >= 0 && out->dims[d] < 0) return heed_infer_fail(i, "blocksize %lld is too large", (long long) block);
     }
@@ -46,7 +47,8 @@ static void six_axes(heed_tensor *t, const heed_tensor *of, const int64_t *dims)
 /* deep [n, C] as [n, block, block, c] (DCR) or [n, c, block, block] (CRD), then h, w; wide is [n, c, h, block, w, block]. */
 static heed_status move(heed_compute *c, const heed_tensor *deep, const heed_tensor *wide, int to_space, int crd)
 {
-    int64_t b = heed_node_int(c->node, "blocksize", 1), n = deep->dims[0], ch = wide->dims[1], h = deep->dims[2], w = deep->dims[3];
+    int64_t b = heed_node_int(c->node, "blocksize", 1), n = deep->dims[0], ch = wide->dims[1], h = deep->dims[2],
+            w = deep->dims[3];
     heed_tensor from, to;
     six_axes(&from, deep, crd ? (int64_t[]){ n, ch, b, b, h, w } : (int64_t[]){ n, b, b, ch, h, w });
     six_axes(&to, wide, (int64_t[]){ n, ch, h, b, w, b });

@@ -79,7 +79,8 @@ static int64_t range_count(const heed_tensor *start, const heed_tensor *limit, c
     int64_t s = heed_tensor_int(start, 0), l = heed_tensor_int(limit, 0), d = heed_tensor_int(delta, 0);
     if (d == 0) return -1;
     if (d > 0 ? l <= s : l >= s) return 0;
-    uint64_t distance = d > 0 ? (uint64_t) l - (uint64_t) s : (uint64_t) s - (uint64_t) l, step = d > 0 ? (uint64_t) d : 0 - (uint64_t) d;
+    uint64_t distance = d > 0 ? (uint64_t) l - (uint64_t) s : (uint64_t) s - (uint64_t) l,
+             step = d > 0 ? (uint64_t) d : 0 - (uint64_t) d;
     uint64_t n = (distance - 1) / step + 1;
     return n > (uint64_t) 1 << 48 ? -1 : (int64_t) n;
 }
@@ -89,18 +90,20 @@ static heed_status known_range(heed_infer *i)
     const heed_tensor *in[3];
     for (int k = 0; k < 3; k++) {
         in[k] = i->in[k]->value;
-        if (heed_tensor_count(in[k]) != 1) return heed_infer_fail(i, "input %d has %lld elements, expected 1", k, (long long) heed_tensor_count(in[k]));
+        if (heed_tensor_count(in[k]) != 1)
+            return heed_infer_fail(i, "input %d has %lld elements, expected 1", k, (long long) heed_tensor_count(in[k]));
     }
     int64_t n = range_count(in[0], in[1], in[2]);
     if (n < 0 && heed_tensor_double(in[2], 0) == 0) return heed_infer_fail(i, "delta is 0");
     if (n < 0)
-        return heed_infer_fail(i, "from %g to %g by %g it has too many elements, or no number of them", heed_tensor_double(in[0], 0),
-                               heed_tensor_double(in[1], 0), heed_tensor_double(in[2], 0));
+        return heed_infer_fail(i, "from %g to %g by %g it has too many elements, or no number of them",
+                               heed_tensor_double(in[0], 0), heed_tensor_double(in[1], 0), heed_tensor_double(in[2], 0));
     i->out[0].dims[0] = n;
     if (n > HEED_INTS_MAX || !heed_dtype_is_integer(i->out[0].dtype)) return HEED_OK;
     int64_t *ints = heed_infer_new_ints(i, (int) n), start = heed_tensor_int(in[0], 0), delta = heed_tensor_int(in[2], 0);
     if (!ints) return heed_infer_memory(i);
-    for (int64_t k = 0; k < n; k++) ints[k] = heed_dims_literal(i->dims, (int64_t) ((uint64_t) start + (uint64_t) k * (uint64_t) delta));
+    for (int64_t k = 0; k < n; k++)
+        ints[k] = heed_dims_literal(i->dims, (int64_t) ((uint64_t) start + (uint64_t) k * (uint64_t) delta));
     return heed_infer_set_ints(i, 0, 1, ints, (int) n);
 }
 
@@ -135,7 +138,8 @@ static heed_status compute_range(heed_compute *c)
         return HEED_OK;
     }
     uint64_t x = (uint64_t) heed_tensor_int(c->in[0], 0), delta = (uint64_t) heed_tensor_int(c->in[2], 0);
-    for (int64_t k = 0; k < n; k++, x += delta) heed_cast_line(out->dtype, (char *) out->data + k * size, size, HEED_U64, &x, 8, 1);
+    for (int64_t k = 0; k < n; k++, x += delta)
+        heed_cast_line(out->dtype, (char *) out->data + k * size, size, HEED_U64, &x, 8, 1);
     return HEED_OK;
 }
 
@@ -144,7 +148,8 @@ static heed_status compute_range(heed_compute *c)
 static heed_status infer_eye_like(heed_infer *i)
 {
     HEED_TRY(heed_infer_same(i));
-    if (i->in[0]->rank >= 0 && i->in[0]->rank != 2) return heed_infer_fail(i, "its input has rank %d, expected 2", i->in[0]->rank);
+    if (i->in[0]->rank >= 0 && i->in[0]->rank != 2)
+        return heed_infer_fail(i, "its input has rank %d, expected 2", i->in[0]->rank);
     if (!heed_node_attr(i->node, "dtype")) return HEED_OK;
     i->out[0].dtype = heed_dtype_from_onnx(heed_node_int(i->node, "dtype", 0));
     if (i->out[0].dtype != HEED_DTYPE_NONE) return HEED_OK;
@@ -155,7 +160,8 @@ static heed_status infer_eye_like(heed_infer *i)
 static heed_status compute_eye_like(heed_compute *c)
 {
     heed_tensor *out = c->out[0];
-    int64_t k = heed_node_int(c->node, "k", 0), rows = out->dims[0], cols = out->dims[1], size = (int64_t) heed_dtype_size(out->dtype);
+    int64_t k = heed_node_int(c->node, "k", 0), rows = out->dims[0], cols = out->dims[1],
+            size = (int64_t) heed_dtype_size(out->dtype);
     uint64_t zero = 0;
     uint8_t one = 1;
     fill(c->ctx, out, &zero);

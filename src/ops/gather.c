@@ -17,7 +17,8 @@ heed_status heed_infer_index_type(const heed_infer *i, int input)
 
 heed_status heed_compute_index_range(const heed_compute *c, int64_t k, int64_t index, int64_t n)
 {
-    if (n == 0) return heed_compute_fail(c, "indices[%lld] is %lld, but the dimension is empty", (long long) k, (long long) index);
+    if (n == 0)
+        return heed_compute_fail(c, "indices[%lld] is %lld, but the dimension is empty", (long long) k, (long long) index);
     return heed_compute_fail(c, "indices[%lld] is %lld, expected %lld to %lld", (long long) k, (long long) index, (long long) -n,
                              (long long) (n - 1));
 }
@@ -28,7 +29,8 @@ static heed_status gather_ints(heed_infer *i)
 {
     const int64_t *ints, *at;
     int n, n_at;
-    if (i->in[0]->rank != 1 || i->out[0].rank > 1 || !heed_infer_ints(i, 0, &ints, &n) || !heed_infer_known_ints(i, 1, &at, &n_at))
+    if (i->in[0]->rank != 1 || i->out[0].rank > 1 || !heed_infer_ints(i, 0, &ints, &n) ||
+        !heed_infer_known_ints(i, 1, &at, &n_at))
         return HEED_OK;
     int64_t *picked = heed_infer_new_ints(i, n_at);
     if (!picked) return heed_infer_memory(i);
@@ -140,7 +142,7 @@ struct elements_job {
 
 #define TAKE(type)                                                                                                               \
     for (int64_t k = 0; k < n; k++) {                                                                                            \
-        int64_t at = heed_index_at(job->indices, first + k);                                                                          \
+        int64_t at = heed_index_at(job->indices, first + k);                                                                     \
         if (at < 0) at += dim;                                                                                                   \
         ((type *) to)[k] = ((const type *) from)[k * along + at * step];                                                         \
     }
@@ -196,7 +198,8 @@ static heed_status infer_gather_nd(heed_infer *i)
     out->dtype = in->dtype;
     HEED_TRY(heed_infer_index_type(i, 1));
     if (in->rank < 0 || indices->rank < 0) return HEED_OK;
-    if (in->rank < 1 || indices->rank < 1) return heed_infer_fail(i, "data and indices have ranks %d and %d, expected 1 or more", in->rank, indices->rank);
+    if (in->rank < 1 || indices->rank < 1)
+        return heed_infer_fail(i, "data and indices have ranks %d and %d, expected 1 or more", in->rank, indices->rank);
     if (batch < 0 || batch >= in->rank || batch >= indices->rank)
         return heed_infer_fail(i, "batch_dims is %lld, expected less than the ranks %d and %d of its inputs", (long long) batch,
                                in->rank, indices->rank);

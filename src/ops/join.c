@@ -95,8 +95,7 @@ static heed_status infer_tile(heed_infer *i)
         if (heed_dims_known(i->dims, repeats[d], &number) && number < 0)
             return heed_infer_fail(i, "repeats[%d] is %lld, expected 0 or more", d, (long long) number);
         i->out[0].dims[d] = heed_dims_mul(i->dims, in->dims[d], repeats[d]);
-        if (number >= 0 && in->dims[d] >= 0 && i->out[0].dims[d] < 0)
-            return heed_infer_fail(i, "repeats[%d] is too large", d);
+        if (number >= 0 && in->dims[d] >= 0 && i->out[0].dims[d] < 0) return heed_infer_fail(i, "repeats[%d] is too large", d);
     }
     return HEED_OK;
 }
@@ -179,7 +178,8 @@ static heed_status infer_pad(heed_infer *i)
     int n, n_axes, known, axes[HEED_RANK_MAX];
     pad_mode mode = read_mode(i->node);
     if (mode == PAD_MODES)
-        return heed_infer_fail(i, "mode is '%s', expected constant, reflect, edge or wrap", heed_node_string(i->node, "mode", ""));
+        return heed_infer_fail(i, "mode is '%s', expected constant, reflect, edge or wrap",
+                               heed_node_string(i->node, "mode", ""));
     out->dtype = in->dtype;
     if (in->rank < 0) return HEED_OK;
     heed_fact_unknown_dims(out, in->rank);

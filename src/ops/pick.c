@@ -299,7 +299,8 @@ static heed_status compute_non_zero(heed_compute *c)
 const heed_op heed_ops_pick[] = {
     ARG("ArgMax", 11),
     ARG("ArgMin", 11),
-    HEED_OP("TopK", 11, 2, 2, 2, .infer = infer_top_k, .compute = compute_top_k, .scratch = scratch_top_k, .shape_inputs = 1u << 1),
+    HEED_OP("TopK", 11, 2, 2, 2, .infer = infer_top_k, .compute = compute_top_k, .scratch = scratch_top_k,
+            .shape_inputs = 1u << 1),
     HEED_OP("CumSum", 11, 2, 2, 1, .flags = HEED_OP_INPLACE, .infer = infer_cum_sum, .compute = compute_cum_sum),
     HEED_OP("NonZero", 9, 1, 1, 1, .infer = infer_non_zero, .compute = compute_non_zero, .shape_inputs = 1),
     { 0 },

@@ -9,7 +9,7 @@
 
 /* Where the parameters of element [o, a, i] of the axis form (outer, n, inner) are: at o * outer + a / block * n + i. */
 struct layout {
-    int64_t outer, n, inner;                            /* of x */
+    int64_t outer, n, inner;                          /* of x */
     int64_t block, outer_step, axis_step, inner_step; /* of the parameters */
 };
 

@@ -1,7 +1,7 @@
 /* Reductions over axes: ReduceSum, Mean, Max, Min, Prod, L1, L2, SumSquare, LogSum, LogSumExp.
  *
- * Each is a map of the elements, a fold, and a finish. Floats fold in double (dense f32 in f32 within a short block), so that long sums
- * stay exact enough. Where the innermost dimension is reduced, blocks fold into one number; else rows fold into a row.
+ * Each is a map of the elements, a fold, and a finish. Floats fold in double (dense f32 in f32 within a short block), so that
+ * long sums stay exact enough. Where the innermost dimension is reduced, blocks fold into one number; else rows fold into a row.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,11 +22,11 @@ static const struct reduction {
     map map;
     finish finish;
 } reductions[] = {
-    { "ReduceSum", FOLD_SUM, MAP_SAME, FINISH_SAME },     { "ReduceMean", FOLD_SUM, MAP_SAME, FINISH_MEAN },
-    { "ReduceMax", FOLD_MAX, MAP_SAME, FINISH_SAME },     { "ReduceMin", FOLD_MIN, MAP_SAME, FINISH_SAME },
-    { "ReduceProd", FOLD_PROD, MAP_SAME, FINISH_SAME },   { "ReduceL1", FOLD_SUM, MAP_ABS, FINISH_SAME },
-    { "ReduceL2", FOLD_SUM, MAP_SQUARE, FINISH_SQRT },    { "ReduceSumSquare", FOLD_SUM, MAP_SQUARE, FINISH_SAME },
-    { "ReduceLogSum", FOLD_SUM, MAP_SAME, FINISH_LOG },   { "ReduceLogSumExp", FOLD_SUM, MAP_EXP, FINISH_LOG_SUM_EXP },
+    { "ReduceSum", FOLD_SUM, MAP_SAME, FINISH_SAME },   { "ReduceMean", FOLD_SUM, MAP_SAME, FINISH_MEAN },
+    { "ReduceMax", FOLD_MAX, MAP_SAME, FINISH_SAME },   { "ReduceMin", FOLD_MIN, MAP_SAME, FINISH_SAME },
+    { "ReduceProd", FOLD_PROD, MAP_SAME, FINISH_SAME }, { "ReduceL1", FOLD_SUM, MAP_ABS, FINISH_SAME },
+    { "ReduceL2", FOLD_SUM, MAP_SQUARE, FINISH_SQRT },  { "ReduceSumSquare", FOLD_SUM, MAP_SQUARE, FINISH_SAME },
+    { "ReduceLogSum", FOLD_SUM, MAP_SAME, FINISH_LOG }, { "ReduceLogSumExp", FOLD_SUM, MAP_EXP, FINISH_LOG_SUM_EXP },
 };
 
 static const struct reduction *find(const heed_node *node)
@@ -53,8 +53,9 @@ static heed_status infer_ints(heed_infer *i)
     if (i->in[0]->rank != 1 || i->out[0].rank > 1 || i->in[0]->dtype != HEED_I64 || !heed_infer_ints(i, 0, &ints, &n) || n == 0)
         return HEED_OK;
     if (r->map != MAP_SAME || r->finish != FINISH_SAME || heed_fact_count(&i->out[0]) != 1) return HEED_OK;
-    int64_t (*const combine[])(heed_dims *, int64_t, int64_t) = { [FOLD_SUM] = heed_dims_add, [FOLD_PROD] = heed_dims_mul,
-                                                                  [FOLD_MAX] = heed_dims_max, [FOLD_MIN] = heed_dims_min };
+    int64_t (*const combine[])(heed_dims *, int64_t, int64_t) = {
+        [FOLD_SUM] = heed_dims_add, [FOLD_PROD] = heed_dims_mul, [FOLD_MAX] = heed_dims_max, [FOLD_MIN] = heed_dims_min
+    };
     int64_t all = ints[0];
     for (int k = 1; k < n; k++) all = combine[r->fold](i->dims, all, ints[k]);
     return heed_infer_set_ints(i, 0, i->out[0].rank, &all, 1);
@@ -233,7 +234,8 @@ static double fold_block(const struct job *job, const char *at, int64_t n, fold 
 /* All that folds into the output whose first element is at `at`. */
 static double fold_element(const struct job *job, const char *at, fold how, map by, double max)
 {
-    int64_t index[HEED_RANK_MAX + 1] = { 0 }, n = job->reduced.dim[job->reduced.n - 1], step = job->reduced.step[job->reduced.n - 1];
+    int64_t index[HEED_RANK_MAX + 1] = { 0 }, n = job->reduced.dim[job->reduced.n - 1],
+                                  step = job->reduced.step[job->reduced.n - 1];
     double result = neutral(how);
     if (job->count == 0) return result;
     do {
@@ -316,7 +318,8 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end)
 
 static int64_t fold_ints(const struct job *job, const char *at, int64_t turn)
 {
-    int64_t index[HEED_RANK_MAX + 1] = { 0 }, n = job->reduced.dim[job->reduced.n - 1], step = job->reduced.step[job->reduced.n - 1];
+    int64_t index[HEED_RANK_MAX + 1] = { 0 }, n = job->reduced.dim[job->reduced.n - 1],
+                                  step = job->reduced.step[job->reduced.n - 1];
     int64_t result = job->how->fold == FOLD_PROD ? 1 : 0, x;
     if (job->how->fold == FOLD_MAX) result = heed_dtype_lowest(job->type) ^ turn;
     if (job->how->fold == FOLD_MIN) result = heed_dtype_highest(job->type) ^ turn;
@@ -400,8 +403,15 @@ static heed_status compute_with_input(heed_compute *c)
                 .shape_inputs = 1u << 1)
 
 const heed_op heed_ops_reduce[] = {
-    REDUCE("ReduceSum", 1, 13),       REDUCE("ReduceMean", 1, 18), REDUCE("ReduceMax", 1, 18),
-    REDUCE("ReduceMin", 1, 18),       REDUCE("ReduceProd", 1, 18), REDUCE("ReduceL1", 1, 18),
-    REDUCE("ReduceL2", 1, 18),        REDUCE("ReduceSumSquare", 1, 18), REDUCE("ReduceLogSum", 1, 18),
-    REDUCE("ReduceLogSumExp", 1, 18), { 0 },
+    REDUCE("ReduceSum", 1, 13),
+    REDUCE("ReduceMean", 1, 18),
+    REDUCE("ReduceMax", 1, 18),
+    REDUCE("ReduceMin", 1, 18),
+    REDUCE("ReduceProd", 1, 18),
+    REDUCE("ReduceL1", 1, 18),
+    REDUCE("ReduceL2", 1, 18),
+    REDUCE("ReduceSumSquare", 1, 18),
+    REDUCE("ReduceLogSum", 1, 18),
+    REDUCE("ReduceLogSumExp", 1, 18),
+    { 0 },
 };

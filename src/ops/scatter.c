@@ -17,7 +17,8 @@ static int read_reduction(const heed_node *node)
 static heed_status check_reduction(const heed_infer *i)
 {
     if (read_reduction(i->node) != HEED_JOINS) return HEED_OK;
-    return heed_infer_fail(i, "reduction is '%s', expected none, add, mul, min or max", heed_node_string(i->node, "reduction", ""));
+    return heed_infer_fail(i, "reduction is '%s', expected none, add, mul, min or max",
+                           heed_node_string(i->node, "reduction", ""));
 }
 
 /* to[k] = join(to[k], from[k]) for n elements that lie together. */
@@ -65,7 +66,8 @@ static heed_status infer_scatter_elements(heed_infer *i)
     for (int d = 0; d < in->rank; d++) {
         int64_t n = indices->dims[d], m = i->in[2]->dims[d];
         if (n >= 0 && m >= 0 && n != m)
-            return heed_infer_fail(i, "updates have %lld in dimension %d, expected %lld as indices", (long long) m, d, (long long) n);
+            return heed_infer_fail(i, "updates have %lld in dimension %d, expected %lld as indices", (long long) m, d,
+                                   (long long) n);
         if (d != axis && in->dims[d] >= 0 && n > in->dims[d])
             return heed_infer_fail(i, "indices have %lld in dimension %d, expected at most %lld", (long long) n, d,
                                    (long long) in->dims[d]);
@@ -197,8 +199,7 @@ static heed_status compute_tensor_scatter(heed_compute *c)
     return HEED_OK;
 }
 
-#define SCATTER(op, since, rule, run)                                                                                            \
-    HEED_OP(op, since, 3, 3, 1, .flags = HEED_OP_INPLACE, .infer = rule, .compute = run)
+#define SCATTER(op, since, rule, run) HEED_OP(op, since, 3, 3, 1, .flags = HEED_OP_INPLACE, .infer = rule, .compute = run)
 
 const heed_op heed_ops_scatter[] = {
     SCATTER("ScatterElements", 11, infer_scatter_elements, compute_scatter_elements),

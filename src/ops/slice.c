@@ -133,8 +133,8 @@ static void sliced(heed_tensor *view, const heed_compute *c)
     memcpy(view->strides, in->strides, sizeof view->strides);
     for (int64_t k = 0; k < n; k++) {
         int d = axes ? heed_axis(heed_tensor_int(axes, k), in->rank) : (int) k;
-        struct cut cut = make_cut(heed_tensor_int(c->in[1], k), heed_tensor_int(c->in[2], k), steps ? heed_tensor_int(steps, k) : 1,
-                                  in->dims[d]);
+        struct cut cut = make_cut(heed_tensor_int(c->in[1], k), heed_tensor_int(c->in[2], k),
+                                  steps ? heed_tensor_int(steps, k) : 1, in->dims[d]);
         if (cut.count) offset += cut.start * in->strides[d];
         if (cut.count > 1) view->strides[d] = cut.step * in->strides[d];
     }
