@@ -125,7 +125,7 @@ static void parts(attention_case *c)
 }
 static void peaked(attention_case *c)
 {
-    c->spread = 12;
+    c->spread = 6;
 }
 static void wide_values(attention_case *c)
 {

@@ -92,7 +92,8 @@ case_data case_fill(const attention_case *c)
     d.k = normals(c, c->len_k, c->head_dim, 1, c->k);
     d.v = normals(c, c->len_k, c->head_dim_v, 1, c->v);
     if (c->mask != HEED_TILE_MASK_NONE) d.mask = make_mask(c);
-    d.sinks = calloc((size_t) c->group, sizeof *d.sinks);
+    d.sinks = calloc((size_t) c->group + 1, sizeof *d.sinks);
+    assert_non_null(d.sinks);
     for (int g = 0; g < c->group; g++) d.sinks[g] = c->sinks ? (float) (2 * random_normal()) : -INFINITY;
     d.want = doubles((size_t) (d.rows * c->head_dim_v));
     d.got = doubles((size_t) (d.rows * c->head_dim_v));
