@@ -28,15 +28,32 @@ void heed_case_destroy(heed_case *c)
     *c = (heed_case){ 0 };
 }
 
+/* "f32 [batch, 3]", with the names that the model gives to dimensions. */
+static char *describe(const heed_value_info *info)
+{
+    if (info->ndim < 0) return heed_must_print("%s of any shape", heed_type_name(info->dtype));
+    char *text = heed_must_print("%s [", heed_type_name(info->dtype));
+    for (int d = 0; d < info->ndim; d++) {
+        const char *comma = d ? ", " : "", *name = info->dim_names[d] ? info->dim_names[d] : "?";
+        char *longer = info->shape[d] >= 0 ? heed_must_print("%s%s%lld", text, comma, (long long) info->shape[d])
+                                           : heed_must_print("%s%s%s", text, comma, name);
+        free(text);
+        text = longer;
+    }
+    char *whole = heed_must_print("%s]", text);
+    free(text);
+    return whole;
+}
+
 int heed_case_require_inputs(const heed_case *c, const heed_runner *r)
 {
     for (int i = 0; i < c->n_inputs; i++) {
         if (c->inputs[i].type) continue;
         heed_value_info info = heed_runner_input(r, i);
-        char shape[HEED_SHAPE_TEXT];
-        heed_shape_print(shape, sizeof shape, info.ndim > 0 ? info.ndim : 0, info.shape);
-        return heed_fault("%s: input '%s' (%s %s) is missing%s%s", r->path, info.name, heed_type_name(info.dtype),
-                          info.ndim < 0 ? "of any shape" : shape, c->source[0] ? " in " : "", c->source);
+        char *what = describe(&info);
+        heed_fault("%s: input '%s' (%s) is missing%s%s", r->path, info.name, what, c->source[0] ? " in " : "", c->source);
+        free(what);
+        return -1;
     }
     return 0;
 }

@@ -51,7 +51,7 @@ static void print_json(const explain_state *s, const char *graph)
     heed_json_text(all, "model", s->runner.path);
     heed_json_number(all, "fused", fused);
     heed_json_number(all, "refused", n - fused);
-    cJSON *attentions = cJSON_AddArrayToObject(all, "attentions");
+    cJSON *list = cJSON_AddArrayToObject(all, "attention");
     for (int i = 0; i < n; i++) {
         heed_attention_report r = heed_runner_attention(&s->runner, i);
         cJSON *entry = cJSON_CreateObject();
@@ -61,7 +61,7 @@ static void print_json(const explain_state *s, const char *graph)
         heed_json_text(entry, "shapes", r.shapes ? r.shapes : "");
         heed_json_text(entry, "kernel", r.kernel ? r.kernel : "");
         heed_json_text(entry, "why", r.why ? r.why : "");
-        cJSON_AddItemToArray(attentions, entry);
+        cJSON_AddItemToArray(list, entry);
     }
     if (graph) heed_json_text(all, "graph", graph);
     heed_json_print(all);

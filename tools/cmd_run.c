@@ -88,7 +88,7 @@ static double now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec * 1e3 + (double) t.tv_nsec * 1e-6;
+    return ((double) t.tv_sec * 1e9 + (double) t.tv_nsec) / 1e6;
 }
 
 static int by_size(const void *a, const void *b)
@@ -215,8 +215,9 @@ static void print_json(const run_state *s)
     heed_json_text(all, "model", s->runner.path);
     heed_json_number(all, "threads", heed_context_threads(s->runner.ctx));
     heed_json_number(all, "runs", s->repeat ? (double) s->repeat : 1);
-    heed_json_number(all, "median_ms", s->median_ms);
-    heed_json_number(all, "min_ms", s->min_ms);
+    cJSON *time_ms = cJSON_AddObjectToObject(all, "time_ms");
+    heed_json_number(time_ms, "median", s->median_ms);
+    heed_json_number(time_ms, "min", s->min_ms);
     cJSON *attention = cJSON_AddObjectToObject(all, "attention");
     int fused = heed_runner_count_fused(&s->runner);
     heed_json_number(attention, "fused", fused);

@@ -119,7 +119,7 @@ static int take_option(const heed_command *c, const heed_option *option, void *s
 static int check_operands(const heed_command *c, int argc, char **argv)
 {
     int n = argc - optind;
-    if (n < c->min_operands) heed_fault("missing operand: MODEL");
+    if (n < c->min_operands) heed_fault("missing MODEL");
     else if (n > c->max_operands) heed_fault("extra operand '%s'", argv[optind + c->max_operands]);
     else return optind;
     return -1 - heed_command_misused(c);
