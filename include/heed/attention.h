@@ -142,7 +142,7 @@ typedef struct heed_kernel_info {
     size_t struct_size;
     const char *name;   /* "prefill_f32_avx512" */
     const char *family; /* "reference", "explode", "prefill", "decode" */
-    const char *dtype;  /* "f32", "f16", "bf16" */
+    const char *dtype;  /* "f32", "f16", "bf16"; "any" for reference and explode */
     const char *isa;    /* "generic", "avx2", "avx512" */
     int runs_here;      /* this CPU has the instructions */
 } heed_kernel_info;

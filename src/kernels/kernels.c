@@ -9,12 +9,6 @@ enum { SET_generic = HEED_ISA_GENERIC, SET_avx2 = HEED_ISA_AVX2, SET_avx512 = HE
 enum { FAMILY_prefill = HEED_FAMILY_PREFILL, FAMILY_decode = HEED_FAMILY_DECODE };
 
 #define HEED_KERNEL(family, dtype, isa, rows, row_step)                                                                          \
-    heed_tile_fn heed_##family##_##dtype##_##isa;                                                                                \
-    heed_scratch_fn heed_##family##_##dtype##_##isa##_scratch;
-#include "kernels/kernels.inc"
-#undef HEED_KERNEL
-
-#define HEED_KERNEL(family, dtype, isa, rows, row_step)                                                                          \
     { #family "_" #dtype "_" #isa,                                                                                               \
       (heed_family) FAMILY_##family,                                                                                             \
       (heed_dtype) TYPE_##dtype,                                                                                                 \

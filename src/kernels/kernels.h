@@ -71,6 +71,12 @@ typedef struct heed_kernel {
 } heed_kernel;
 
 /* All kernels of this build, made of kernels.inc. */
+#define HEED_KERNEL(family, dtype, isa, rows, row_step)                                                                          \
+    heed_tile_fn heed_##family##_##dtype##_##isa;                                                                                \
+    heed_scratch_fn heed_##family##_##dtype##_##isa##_scratch;
+#include "kernels/kernels.inc"
+#undef HEED_KERNEL
+
 extern const heed_kernel heed_kernels[];
 extern const int heed_n_kernels;
 
@@ -137,6 +143,8 @@ typedef struct heed_row_kernels {
     void (*bf16_from_f32)(uint16_t *y, const float *x, int64_t n);
 } heed_row_kernels;
 
+/* Those of one instruction set, or NULL if this build has none; the CPU must have it. */
+const heed_row_kernels *heed_row_kernels_of(heed_isa isa);
 /* The strongest that runs here and HEED_ISA allows. */
 const heed_row_kernels *heed_row_kernels_get(void);
 

@@ -59,6 +59,8 @@ enum {
     HEED_OP_COMMUTES = 8,    /* in[0] and in[1] may change places */
     HEED_OP_KEEP_STATE = 16, /* prepare() looks at attributes and constant inputs alone (packed weights): its state stays when
                                 shapes change */
+    HEED_OP_CONTROL = 32,    /* If: compute is NULL, the executor runs the branch. Its rule infers the inner graphs in place, so a
+                                run, which has facts of its own for them, must not call it */
 };
 
 typedef struct heed_op {

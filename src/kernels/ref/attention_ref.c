@@ -22,13 +22,8 @@ static int64_t at(const heed_ref_array *a, int64_t b, int64_t h, int64_t i, int6
     return b * a->strides[0] + h * a->strides[1] + i * a->strides[2] + j * a->strides[3];
 }
 
-/* x + y, held at the ends of int64: offsets come from outside and may be extreme. */
-static int64_t add_saturating(int64_t x, int64_t y)
-{
-    if (y > 0 && x > INT64_MAX - y) return INT64_MAX;
-    if (y < 0 && x < INT64_MIN - y) return INT64_MIN;
-    return x + y;
-}
+/* Offsets and windows come from outside and may be extreme: positions are exact in it. */
+__extension__ typedef __int128 wide;
 
 static int64_t key_length(const heed_ref_problem *p, int64_t b)
 {
@@ -50,9 +45,9 @@ static int64_t diagonal_offset(const heed_ref_problem *p, int64_t b)
 static int in_reach(const heed_ref_problem *p, int64_t b, int64_t i, int64_t j)
 {
     if (j >= key_length(p, b)) return 0;
-    int64_t centre = add_saturating(i, diagonal_offset(p, b));
-    if (p->window_left >= 0 && j < add_saturating(centre, -p->window_left)) return 0;
-    if (p->window_right >= 0 && j > add_saturating(centre, p->window_right)) return 0;
+    wide centre = (wide) i + diagonal_offset(p, b);
+    if (p->window_left >= 0 && j < centre - p->window_left) return 0;
+    if (p->window_right >= 0 && j > centre + p->window_right) return 0;
     return 1;
 }
 
