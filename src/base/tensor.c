@@ -104,13 +104,19 @@ void heed_tensor_copy(const heed_tensor *dst, const heed_tensor *src)
     }
 }
 
-int64_t heed_tensor_int(const heed_tensor *t, int64_t i)
+static int64_t element_offset(const heed_tensor *t, int64_t i)
 {
     int64_t at = 0;
     for (int d = t->rank - 1; d >= 0; d--) {
         at += i % t->dims[d] * t->strides[d];
         i /= t->dims[d];
     }
+    return at;
+}
+
+int64_t heed_tensor_int(const heed_tensor *t, int64_t i)
+{
+    int64_t at = element_offset(t, i);
     switch (t->dtype) {
     case HEED_I8: return ((const int8_t *) t->data)[at];
     case HEED_I16: return ((const int16_t *) t->data)[at];
@@ -120,6 +126,17 @@ int64_t heed_tensor_int(const heed_tensor *t, int64_t i)
     case HEED_U32: return ((const uint32_t *) t->data)[at];
     case HEED_U64: return (int64_t) ((const uint64_t *) t->data)[at];
     default: return ((const uint8_t *) t->data)[at];
+    }
+}
+
+void heed_tensor_set_int(const heed_tensor *t, int64_t i, int64_t value)
+{
+    int64_t at = element_offset(t, i);
+    switch (heed_dtype_size(t->dtype)) {
+    case 1: ((uint8_t *) t->data)[at] = (uint8_t) value; break;
+    case 2: ((uint16_t *) t->data)[at] = (uint16_t) value; break;
+    case 4: ((uint32_t *) t->data)[at] = (uint32_t) value; break;
+    default: ((uint64_t *) t->data)[at] = (uint64_t) value; break;
     }
 }
 

@@ -30,8 +30,9 @@ heed_tensor heed_tensor_make(heed_dtype dtype, int rank, const int64_t *dims);
 /* Copy elements between tensors of the same type and shape, any strides. dst and src do not overlap. */
 void heed_tensor_copy(const heed_tensor *dst, const heed_tensor *src);
 
-/* Read or write element number i (row-major, dense) of an integer or bool tensor as int64. */
+/* Read or write element number i, counted row-major, of an integer or bool tensor as int64. */
 int64_t heed_tensor_int(const heed_tensor *t, int64_t i);
+void heed_tensor_set_int(const heed_tensor *t, int64_t i, int64_t value);
 
 /* Check and take over a DLTensor. `name` goes into the message. */
 heed_status heed_tensor_from_dl(heed_tensor *t, const DLTensor *dl, const char *name);

@@ -1,0 +1,11 @@
+/* The list of passes, in order. A pass is a function of rewrite/pass.h and one line here.
+ *
+ * Folding comes first, so that the others see constants, known shapes and no identities; and after the lowering of
+ * Attention nodes and last, for what the fusions left behind. Attention goes before norms and linear layers, whose fused
+ * forms would hide the products that it is anchored on. */
+#include "rewrite/passes.h"
+
+const heed_pass heed_passes[] = {
+    { "fold", 1, heed_pass_fold },
+    { NULL, 0, NULL },
+};
