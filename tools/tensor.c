@@ -6,7 +6,7 @@
 
 #include "fault.h"
 #include "file.h"
-#include "tensor.pb-c.h"
+#include "onnx.pb-c.h"
 
 /* Which typed field carries a type. Half types travel as their bits; what is not here lies in int32_data. */
 enum { FLOAT_DATA, INT32_DATA, INT64_DATA, DOUBLE_DATA, UINT64_DATA };
@@ -30,7 +30,7 @@ static int host_is_little(void)
     return *(const unsigned char *) &one;
 }
 
-static int read_typed(heed_array *a, const HeedTools__Tensor *t)
+static int read_typed(heed_array *a, const Heed__Onnx__TensorProto *t)
 {
     const struct {
         size_t n, size;
@@ -63,11 +63,11 @@ static int read_raw(heed_array *a, const ProtobufCBinaryData *raw)
     return 0;
 }
 
-static int read_tensor(heed_array *out, const HeedTools__Tensor *t)
+static int read_tensor(heed_array *out, const Heed__Onnx__TensorProto *t)
 {
     const heed_type *type = heed_type_from_onnx(t->data_type);
     if (!type) return heed_fault("element type is %d, which is not supported", (int) t->data_type);
-    if (t->data_location) return heed_fault("external data is not supported in test data");
+    if (t->data_location || t->segment) return heed_fault("external or segmented data is not supported in test data");
     if (t->n_dims > HEED_MAX_RANK) return heed_fault("has %zu dimensions, at most %d are supported", t->n_dims, HEED_MAX_RANK);
     for (size_t i = 0; i < t->n_dims; i++)
         if (t->dims[i] < 0) return heed_fault("dimension %zu is %lld, expected 0 or more", i, (long long) t->dims[i]);
@@ -93,12 +93,12 @@ int heed_tensor_read_file(heed_array *out, char **name, const char *path)
     void *data;
     size_t bytes;
     if (heed_file_read(path, &data, &bytes) != 0) return -1;
-    HeedTools__Tensor *t = heed_tools__tensor__unpack(NULL, bytes, data);
+    Heed__Onnx__TensorProto *t = heed__onnx__tensor_proto__unpack(NULL, bytes, data);
     free(data);
     if (!t) return heed_fault("%s: not an ONNX tensor", path);
     int rc = read_tensor(out, t);
     if (rc == 0) *name = heed_must_copy(t->name ? t->name : "");
     else heed_fault_prefix("%s: ", path);
-    heed_tools__tensor__free_unpacked(t, NULL);
+    heed__onnx__tensor_proto__free_unpacked(t, NULL);
     return rc;
 }

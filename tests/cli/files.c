@@ -387,7 +387,7 @@ static void test_tensors(void **state)
         { 8, "\x08\x03\x10\x09\x2a\x02\x01\x00", "holds 2 elements, its shape has 3", 0 },
         { 2, "\x10\x63", "element type is 99", 0 },
         { 2, "\x10\x08", "element type is 8", 0 }, /* strings */
-        { 4, "\x10\x01\x70\x01", "external data", 0 },
+        { 4, "\x10\x01\x70\x01", "external or segmented data", 0 },
         { 13, "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\x01", "dimension 0 is -1", 0 },
         { 12, "\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x01", "holds 0 bytes", 0 },
         { 11, "\x08\xff\xff\xff\xff\xff\x7f\x10\x01\x4a\x00", "holds 0 bytes", 0 },
