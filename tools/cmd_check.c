@@ -118,7 +118,8 @@ typedef struct sweep {
 
 static const char *first_wrong(const heed_check *c)
 {
-    if (c->error) return c->error;
+    size_t n = strlen(c->model);
+    if (c->error) return strncmp(c->error, c->model, n) == 0 && c->error[n] == ':' ? c->error + n + 2 : c->error;
     for (int i = 0; i < c->n_outputs; i++)
         if (!c->outputs[i].ok) return c->outputs[i].reason;
     return "";

@@ -95,16 +95,26 @@ int heed_new_file_open(heed_new_file *file, const char *path)
     return -1;
 }
 
+static void note_failure(heed_new_file *file, int failed)
+{
+    if (failed && !file->why) file->why = errno ? errno : EIO;
+}
+
+void heed_new_file_write(heed_new_file *file, const void *data, size_t bytes)
+{
+    errno = 0;
+    note_failure(file, fwrite(data, 1, bytes, file->stream) != bytes);
+}
+
 int heed_new_file_keep(heed_new_file *file)
 {
     errno = 0;
-    int failed = fflush(file->stream) != 0 || ferror(file->stream), why = errno;
-    if (fclose(file->stream) != 0 && !failed) failed = 1, why = errno;
-    if (!failed && rename(file->temporary, file->path) != 0) failed = 1, why = errno;
-    if (failed) {
+    note_failure(file, fclose(file->stream) != 0);
+    if (!file->why) note_failure(file, rename(file->temporary, file->path) != 0);
+    if (file->why) {
         unlink(file->temporary);
-        heed_fault("%s: cannot write: %s", file->path, why ? strerror(why) : "a write failed");
+        heed_fault("%s: cannot write: %s", file->path, strerror(file->why));
     }
     free(file->path), free(file->temporary);
-    return failed ? -1 : 0;
+    return file->why ? -1 : 0;
 }

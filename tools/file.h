@@ -22,9 +22,12 @@ int heed_file_check_writable(const char *path);
 typedef struct heed_new_file {
     FILE *stream;
     char *path, *temporary;
+    int why; /* errno of the first failure, 0 so far */
 } heed_new_file;
 
 int heed_new_file_open(heed_new_file *file, const char *path);
+/* A failure is kept for the end. */
+void heed_new_file_write(heed_new_file *file, const void *data, size_t bytes);
 /* Finish: give the file its name, or remove it if any write failed. */
 int heed_new_file_keep(heed_new_file *file);
 

@@ -293,7 +293,7 @@ int heed_npy_write_file(const char *path, const heed_array *a)
     size_t n = heed_npy_header(header, a);
     heed_new_file file;
     if (heed_new_file_open(&file, path) != 0) return -1;
-    fwrite(header, 1, n, file.stream);
-    fwrite(a->data, 1, heed_array_bytes(a), file.stream);
+    heed_new_file_write(&file, header, n);
+    heed_new_file_write(&file, a->data, heed_array_bytes(a));
     return heed_new_file_keep(&file);
 }
