@@ -13,7 +13,6 @@ needed="
     libdlpack-dev         /usr/include/dlpack/dlpack.h      tensor type of the API
     libprotobuf-c-dev     libprotobuf-c.pc                  reading ONNX files
     protobuf-c-compiler   protoc-c                          reading ONNX files
-    libopenblas-serial-dev openblas.pc                      matrix products
     libzip-dev            libzip.pc                         .npz files (command line)
     libcjson-dev          libcjson.pc                       JSON (command line)
     libcmocka-dev         cmocka.pc                         tests
