@@ -6,7 +6,9 @@
 #include "ops/op.h"
 
 #define HEED_OP_ARRAYS(X)                                                                                                        \
-    X(activation) X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary) X(attention) X(gelu) X(matmul) X(norm) X(softmax)
+    X(activation)                                                                                                                \
+    X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary) X(attention) X(channel_norm) X(conv) X(einsum) X(gelu)     \
+        X(matmul) X(norm) X(pool) X(softmax)
 
 #define DECLARE(name) extern const heed_op heed_ops_##name[];
 HEED_OP_ARRAYS(DECLARE)
