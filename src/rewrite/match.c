@@ -41,6 +41,13 @@ double heed_match_element(const heed_tensor *t, int64_t i)
     }
 }
 
+/* The number as this type holds it. */
+static double rounded(double number, heed_dtype type)
+{
+    if (type == HEED_F16) return heed_f32_from_f16(heed_f16_from_f32((float) number));
+    return type == HEED_BF16 ? heed_f32_from_bf16(heed_bf16_from_f32((float) number)) : number;
+}
+
 int heed_match_scalar(const heed_value *value, double *number)
 {
     /* CastLike does not fold while the type it is like belongs to a computed value. */
@@ -48,7 +55,9 @@ int heed_match_scalar(const heed_value *value, double *number)
     const heed_tensor *t = like ? like->inputs[0]->fact.value : value ? value->fact.value : NULL;
     if (!t || heed_tensor_count(t) != 1) return 0;
     *number = heed_match_element(t, 0);
-    return !like || (heed_dtype_is_float(t->dtype) && heed_dtype_is_float(value->fact.dtype));
+    if (!like) return 1;
+    *number = rounded(*number, value->fact.dtype);
+    return heed_dtype_is_float(t->dtype) && heed_dtype_is_float(value->fact.dtype);
 }
 
 int heed_match_uniform(const heed_value *value, double *number)
