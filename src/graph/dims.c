@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "graph/graph.h"
 #include "graph/poly.h"
 
@@ -43,30 +44,23 @@ heed_dims *heed_dims_create(heed_arena *arena)
 
 /* ---- entries and their hashes ---- */
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash ^ hash >> 29;
-}
-
-static uint64_t hash_poly(uint64_t hash, const heed_poly *p)
+static uint64_t hash_poly(uint64_t key, const heed_poly *p)
 {
     for (const heed_term *t = p->terms; t < p->terms + p->n; t++) {
-        hash = hash_bytes(hash, &t->coef, sizeof t->coef);
-        hash = hash_bytes(hash, t->factors, (size_t) t->degree * sizeof t->factors[0]);
+        key = heed_hash(key, &t->coef, sizeof t->coef);
+        key = heed_hash(key, t->factors, (size_t) t->degree * sizeof t->factors[0]);
     }
-    return hash;
+    return key;
 }
 
-static uint64_t hash_entry(const struct entry *e)
+static uint64_t hash_entry(const heed_dims *dims, const struct entry *e)
 {
-    uint64_t hash = hash_bytes(0xcbf29ce484222325u, &e->kind, sizeof e->kind);
+    uint64_t key = (uint64_t) (uintptr_t) dims + (uint64_t) e->kind;
     switch (e->kind) {
-    case NAMED: return hash_bytes(hash, e->name, strlen(e->name));
-    case FRESH: return hash_bytes(hash, &e->number, sizeof e->number);
-    case POLY: return hash_poly(hash, e->poly);
-    default: return hash_bytes(hash, e->operands, sizeof e->operands);
+    case NAMED: return heed_hash(key, e->name, strlen(e->name));
+    case FRESH: return heed_hash(key, &e->number, sizeof e->number);
+    case POLY: return hash_poly(key, e->poly);
+    default: return heed_hash(key, e->operands, sizeof e->operands);
     }
 }
 
@@ -107,7 +101,7 @@ static int make_room(heed_dims *dims)
 /* The symbol of an entry. What it points to is copied if the entry is new. */
 static int64_t intern(heed_dims *dims, struct entry e)
 {
-    e.hash = hash_entry(&e);
+    e.hash = hash_entry(dims, &e);
     if (!make_room(dims)) return HEED_DIM_UNKNOWN;
     int *slot = find_slot(dims, &e);
     if (*slot) return -(int64_t) *slot;

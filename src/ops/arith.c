@@ -43,6 +43,14 @@ HEED_LINE2(prelu_f64, double, double, x < 0 ? x * y : x)
 HEED_SIGNED_LINES(HEED_LINE2, prelu, x < 0 ? (uint64_t) x * (uint64_t) y : (uint64_t) x)
 static heed_line_fn *const prelu_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(prelu), HEED_SIGNED_TABLE(prelu) };
 
+heed_line_fn *heed_join_line(heed_join how, heed_dtype type)
+{
+    static heed_line_fn *const *const tables[] = {
+        [HEED_JOIN_ADD] = add_lines, [HEED_JOIN_MUL] = mul_lines, [HEED_JOIN_MIN] = min_lines, [HEED_JOIN_MAX] = max_lines
+    };
+    return tables[how][type];
+}
+
 /* ---- rules: entries of shapes are computed along ---- */
 
 static int64_t ints_add(heed_infer *i, int64_t a, int64_t b)

@@ -79,7 +79,7 @@ static inline V v_scale2(V p, V n)
 
 static inline V v_scale2_flush(V p, V n)
 {
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-127.0f), _CMP_NLE_UQ), p, n);
 }
 
 static inline VM v_lt(V a, V b)
