@@ -69,7 +69,9 @@ static int read_inputs(run_state *s)
     }
     if (s->inputs_path && heed_case_read_inputs(&s->arrays, &s->runner, s->inputs_path) != 0) return -1;
     if (s->random && heed_case_randomize(&s->arrays, &s->runner, &s->dims, (uint64_t) s->seed) != 0) return -1;
-    return heed_case_require_inputs(&s->arrays, &s->runner);
+    if (heed_case_require_inputs(&s->arrays, &s->runner) == 0) return 0;
+    if (s->inputs_path || s->inputs.n) return -1;
+    return heed_fault("%s; give arrays by --inputs or --input, or have numbers made up by --random", heed_fault_text());
 }
 
 /* Before the work, not after it: can what was asked for be written? */
@@ -216,8 +218,8 @@ static void print_json(const run_state *s)
     heed_json_number(all, "threads", heed_context_threads(s->runner.ctx));
     heed_json_number(all, "runs", s->repeat ? (double) s->repeat : 1);
     cJSON *time_ms = cJSON_AddObjectToObject(all, "time_ms");
-    heed_json_number(time_ms, "median", s->median_ms);
-    heed_json_number(time_ms, "min", s->min_ms);
+    heed_json_number(time_ms, "median", round(s->median_ms * 1e6) / 1e6); /* whole nanoseconds */
+    heed_json_number(time_ms, "min", round(s->min_ms * 1e6) / 1e6);
     cJSON *attention = cJSON_AddObjectToObject(all, "attention");
     int fused = heed_runner_count_fused(&s->runner);
     heed_json_number(attention, "fused", fused);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int has_colour(void)
@@ -168,8 +169,14 @@ void heed_json_print(cJSON *object)
 
 void heed_progress(int i, int n, const char *name)
 {
+    static struct timespec last;
+    static int shown;
+    struct timespec now;
     if (!isatty(STDERR_FILENO)) return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (name && (double) (now.tv_sec - last.tv_sec) + (double) (now.tv_nsec - last.tv_nsec) * 1e-9 < 0.1) return;
     if (name) fprintf(stderr, "\r\033[K[%d/%d] %s", i, n, name);
-    else fputs("\r\033[K", stderr);
+    else if (shown) fputs("\r\033[K", stderr);
+    shown = name != NULL, last = now;
     fflush(stderr);
 }

@@ -37,7 +37,7 @@ cJSON *heed_json_shape(int ndim, const int64_t *shape); /* an array; dimensions 
 /* Print to standard output and delete. */
 void heed_json_print(cJSON *object);
 
-/* "[3/120] name" on the error stream if that is a terminal; a call with name NULL clears it. */
+/* "[3/120] name" on the error stream if that is a terminal, at most ten times a second; a call with name NULL clears it. */
 void heed_progress(int i, int n, const char *name);
 
 #endif

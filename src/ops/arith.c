@@ -1,4 +1,4 @@
-/* Arithmetic of two inputs, or more: Add, Sub, Mul, Div, Mod, Pow, Min, Max, Sum, PRelu.
+/* Arithmetic of two inputs, or more: Add, Sub, Mul, Div, Mod, Pow, Min, Max, Sum, Mean, PRelu.
  *
  * Integers wrap. An integer divided by zero gives 0, and so does its remainder: ONNX leaves both open, and a file must not be
  * able to stop the program.
@@ -269,6 +269,20 @@ static heed_status compute_pow(heed_compute *c)
     return HEED_OK;
 }
 
+/* Sum divided by the number of inputs; like Sum of halves, each addition is rounded. */
+static heed_status compute_mean(heed_compute *c)
+{
+    if (!heed_dtype_is_float(c->out[0]->dtype)) return heed_compute_type(c, 0);
+    HEED_TRY(compute_many(c, add_lines));
+    uint64_t bits = 0;
+    double n = c->n_in;
+    heed_tensor count = heed_tensor_make(c->out[0]->dtype, 0, NULL);
+    count.data = &bits;
+    heed_cast_line(count.dtype, &bits, 0, HEED_F64, &n, 0, 1);
+    const heed_tensor *pair[2] = { c->out[0], &count };
+    return heed_run_lines(c, 2, c->out[0], pair, div_lines[count.dtype]);
+}
+
 #define TWO(op, since, name, more)                                                                                               \
     HEED_OP(op, since, 2, 2, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE | (more), .infer = infer_##name,                      \
             .compute = compute_##name)
@@ -286,5 +300,6 @@ const heed_op heed_ops_arith[] = {
     MANY("Min", 8, min),
     MANY("Max", 8, max),
     MANY("Sum", 8, sum),
+    HEED_OP("Mean", 8, 1, -1, 1, .flags = HEED_OP_STRIDED, .infer = heed_infer_broadcast, .compute = compute_mean),
     { 0 },
 };

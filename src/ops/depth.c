@@ -3,6 +3,11 @@
 
 #include "ops/util.h"
 
+static int is_crd(const heed_node *node)
+{
+    return strcmp(heed_node_string(node, "mode", "DCR"), "CRD") == 0;
+}
+
 static heed_status infer_depth(heed_infer *i, int to_space)
 {
     const heed_fact *in = i->in[0];
@@ -45,8 +50,9 @@ static void six_axes(heed_tensor *t, const heed_tensor *of, const int64_t *dims)
 }
 
 /* deep [n, C] as [n, block, block, c] (DCR) or [n, c, block, block] (CRD), then h, w; wide is [n, c, h, block, w, block]. */
-static heed_status move(heed_compute *c, const heed_tensor *deep, const heed_tensor *wide, int to_space, int crd)
+static heed_status move(heed_compute *c, const heed_tensor *deep, const heed_tensor *wide, int to_space)
 {
+    int crd = is_crd(c->node);
     int64_t b = heed_node_int(c->node, "blocksize", 1), n = deep->dims[0], ch = wide->dims[1], h = deep->dims[2],
             w = deep->dims[3];
     heed_tensor from, to;
@@ -62,12 +68,12 @@ static heed_status move(heed_compute *c, const heed_tensor *deep, const heed_ten
 
 static heed_status compute_to_space(heed_compute *c)
 {
-    return move(c, c->in[0], c->out[0], 1, strcmp(heed_node_string(c->node, "mode", "DCR"), "CRD") == 0);
+    return move(c, c->in[0], c->out[0], 1);
 }
 
 static heed_status compute_to_depth(heed_compute *c)
 {
-    return move(c, c->out[0], c->in[0], 0, 0);
+    return move(c, c->out[0], c->in[0], 0);
 }
 
 const heed_op heed_ops_depth[] = {

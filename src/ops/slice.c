@@ -1,4 +1,4 @@
-/* Parts of a tensor: Slice and Split, as views. */
+/* Parts of a tensor: Slice and Split, as views; and parts turned round, ReverseSequence. */
 #include <string.h>
 
 #include "ops/util.h"
@@ -284,11 +284,52 @@ static heed_status compute_split(heed_compute *c)
     return HEED_OK;
 }
 
+/* ---- ReverseSequence: the first entries along an axis, as many as each batch says, the other way round ---- */
+
+static heed_status infer_reverse(heed_infer *i)
+{
+    const heed_fact *in = i->in[0], *lengths = i->in[1];
+    int64_t batch = heed_node_int(i->node, "batch_axis", 1), time = heed_node_int(i->node, "time_axis", 0);
+    HEED_TRY(heed_infer_same(i));
+    if (batch < 0 || batch > 1 || time < 0 || time > 1 || batch == time)
+        return heed_infer_fail(i, "batch_axis and time_axis are %lld and %lld, expected 0 and 1, or 1 and 0", (long long) batch,
+                               (long long) time);
+    if (in->rank >= 0 && in->rank < 2) return heed_infer_fail(i, "its input has rank %d, expected 2 or more", in->rank);
+    if (in->rank < 0 || lengths->rank < 0) return HEED_OK;
+    if (lengths->rank != 1 || (lengths->dims[0] >= 0 && in->dims[batch] >= 0 && lengths->dims[0] != in->dims[batch]))
+        return heed_infer_fail(i, "sequence_lens has shape %s, expected [%lld]", heed_infer_shape_text(i, lengths),
+                               (long long) in->dims[batch]);
+    return HEED_OK;
+}
+
+static heed_status compute_reverse(heed_compute *c)
+{
+    int batch = (int) heed_node_int(c->node, "batch_axis", 1), time = 1 - batch;
+    int64_t size = (int64_t) heed_dtype_size(c->out[0]->dtype), n = c->in[0]->dims[time];
+    heed_tensor from = *c->in[0], to = *c->out[0];
+    heed_copy(c->ctx, &to, &from);
+    from.dims[batch] = to.dims[batch] = 1;
+    for (int64_t b = 0; b < c->in[0]->dims[batch]; b++) {
+        int64_t length = heed_tensor_int(c->in[1], b);
+        if (length < 0 || length > n)
+            return heed_compute_fail(c, "sequence_lens[%lld] is %lld, expected 0 to %lld", (long long) b, (long long) length,
+                                     (long long) n);
+        if (length == 0 || heed_tensor_count(c->in[0]) == 0) continue;
+        from.dims[time] = to.dims[time] = length;
+        from.strides[time] = -c->in[0]->strides[time];
+        from.data = (char *) c->in[0]->data + (b * c->in[0]->strides[batch] + (length - 1) * c->in[0]->strides[time]) * size;
+        to.data = (char *) c->out[0]->data + b * to.strides[batch] * size;
+        heed_copy(c->ctx, &to, &from);
+    }
+    return HEED_OK;
+}
+
 const heed_op heed_ops_slice[] = {
     HEED_OP("Slice", 10, 3, 5, 1, .flags = HEED_OP_STRIDED, .infer = infer_slice, .compute = compute_slice, .view = view_slice,
             .shape_inputs = 0x1e),
     HEED_OP("Split", 11, 1, 1, -1, .flags = HEED_OP_STRIDED, .infer = infer_split, .compute = compute_split, .view = view_split),
     HEED_OP("Split", 13, 1, 2, -1, .flags = HEED_OP_STRIDED, .infer = infer_split, .compute = compute_split, .view = view_split,
             .shape_inputs = 1u << 1),
+    HEED_OP("ReverseSequence", 10, 2, 2, 1, .flags = HEED_OP_STRIDED, .infer = infer_reverse, .compute = compute_reverse),
     { 0 },
 };

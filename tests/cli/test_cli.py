@@ -9,6 +9,7 @@ import pty
 import random
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -179,6 +180,12 @@ class Usage(Case):
                 if option != "help":
                     self.assertIn(f"Fl -{option}", page)
 
+    @unittest.skipUnless(shutil.which("groff"), "no groff")
+    def test_manual_is_clean(self):
+        for page in MANUAL.glob("*.1"):
+            done = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", page], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+
     def test_version(self):
         self.assertRegex(self.succeeds("--version"), r"^heed \d+\.\d+\.\d+\n$")
 
@@ -306,7 +313,7 @@ class Run(Case):
         self.succeeds("run", "external", "--inputs", "io.npz")
 
     def test_bad_inputs(self):
-        self.fails("run", "m.onnx", saying=["m.onnx: input 'x' (f32 [batch, 3]) is missing"])
+        self.fails("run", "m.onnx", saying=["m.onnx: input 'x' (f32 [batch, 3]) is missing; give arrays by --inputs"])
         self.npz("half.npz", x=X)
         self.fails("run", "m.onnx", "--inputs", "half.npz", saying=["input 'n' (i64 [2]) is missing in half.npz"])
         self.fails("run", "m.onnx", "--inputs", "io.npz", "--input", "z=x.npy", saying=["m.onnx: has no input 'z'"])
