@@ -23,6 +23,7 @@
     X(join) \
     X(matmul) \
     X(move) \
+    X(nbits) \
     X(norm) \
     X(onnx_attention) \
     X(pick) \
