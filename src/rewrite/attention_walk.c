@@ -129,18 +129,21 @@ static int is_scores(const heed_node *node)
 
 /* ---- what is known without walking ---- */
 
+/* Both searches look at so many nodes at most, so that no graph makes them slow. */
+enum { DEPTH = 32, BUDGET = 512 };
+
 /* Steps from the value back to scores through nodes that the walk can take; 0: none. */
-static int distance(const heed_value *value, int depth)
+static int distance(const heed_value *value, int depth, int *budget)
 {
-    static const char *const steps[] = { "Add",  "Sub",     "Where",    "Mul",     "Div",     "Neg",       "Tanh",
-                                         "Cast", "Dropout", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten" };
+    static const char *const steps[] = { "Add",      "Sub",     "Where",    "Mul",     "Div",     "Neg",       "Tanh",   "Cast",
+                                         "CastLike", "Dropout", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten" };
     const heed_node *node = value ? value->producer : NULL;
-    if (!node || depth == 0) return 0;
+    if (!node || depth == 0 || --*budget < 0) return 0;
     if (is_scores(node)) return 1;
     int known = 0, nearest = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) known |= heed_node_is(node, steps[i]);
     for (int i = 0; known && i < node->n_inputs; i++) {
-        const int d = distance(node->inputs[i], depth - 1);
+        const int d = distance(node->inputs[i], depth - 1, budget);
         if (d && (!nearest || d + 1 < nearest)) nearest = d + 1;
     }
     return nearest;
@@ -148,26 +151,28 @@ static int distance(const heed_value *value, int depth)
 
 static int scores_distance(const heed_value *value)
 {
-    return distance(value, 10);
+    int budget = BUDGET;
+    return distance(value, DEPTH, &budget);
 }
 
-static int has_scores(const heed_value *value, int depth)
+static int has_scores(const heed_value *value, int depth, int *budget)
 {
+    static const char *const several[] = { "Add",  "Sub",     "Mul", "Div",     "Where",   "Min",       "Max",
+                                           "Clip", "Dropout", "Pow", "Reshape", "Squeeze", "Unsqueeze", "CastLike" };
     const heed_node *node = value ? value->producer : NULL;
-    if (!node || depth == 0) return 0;
+    if (!node || depth == 0 || --*budget < 0) return 0;
     if (is_scores(node)) return 1;
-    const int unary = node->n_inputs == 1 || heed_match_regroup(node) || heed_match_factor(node, &(double){ 0 });
-    if (unary) return has_scores(node->inputs[0], depth - 1) || (node->n_inputs > 1 && has_scores(node->inputs[1], depth - 1));
-    static const char *const elementwise[] = { "Add", "Sub", "Mul", "Div", "Where", "Min", "Max", "Clip", "Dropout", "Pow" };
-    for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)
-        for (int k = 0; heed_node_is(node, elementwise[i]) && k < node->n_inputs; k++)
-            if (has_scores(node->inputs[k], depth - 1)) return 1;
+    int through = node->n_inputs == 1;
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++) through |= heed_node_is(node, several[i]);
+    for (int i = 0; through && i < node->n_inputs; i++)
+        if (has_scores(node->inputs[i], depth - 1, budget)) return 1;
     return 0;
 }
 
 int heed_attention_has_scores(const heed_value *value)
 {
-    return has_scores(value, 8);
+    int budget = BUDGET;
+    return has_scores(value, DEPTH, &budget);
 }
 
 /* ---- one step back ---- */
