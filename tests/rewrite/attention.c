@@ -581,6 +581,31 @@ static void test_repeated_before_transpose(void **state)
     done(&o, g);
 }
 
+/* h0, h1, h0, h1 for K and V both, in front of the keys or behind them: fused with the heads as they were repeated. */
+static void test_tiled_heads(void **state)
+{
+    (void) state;
+    for (int behind = 0; behind < 2; behind++) {
+        heed_graph *g = heed_graph_create(ctx);
+        const int64_t heads_first[4] = { B, 2, T, D }, keys_first[4] = { B, T, 2, D }, axis = behind ? 2 : 1;
+        struct parts p = { .g = g, .q = input(g, "q", HEED_F32, 4, q_dims) };
+        heed_value *both[2];
+        for (int i = 0; i < 2; i++) {
+            heed_value *x = input(g, i ? "v" : "k", HEED_F32, 4, behind ? keys_first : heads_first);
+            x = op(g, "Unsqueeze", IN(x, ints(g, 1, &axis)));
+            x = op(g, "Expand", IN(x, ints(g, 5, behind ? (int64_t[]){ B, T, 2, 2, D } : (int64_t[]){ B, 2, 2, T, D })));
+            x = reshape(g, x, 4, behind ? (int64_t[]){ B, T, H, D } : (int64_t[]){ B, H, T, D });
+            both[i] = behind ? transpose(g, x, 4, bshd) : x;
+        }
+        p.k = both[0], p.v = both[1];
+        finish_scores(&p, scaled(&p, 0.3f));
+        struct outcome o = try_graph(g, 2e-5);
+        assert_int_equal(o.n_fused, 1);
+        assert_int_equal(find_node(o.graph, "heed", "Attention")->inputs[1]->fact.dims[1], H);
+        done(&o, g);
+    }
+}
+
 /* One head of K and V for all of Q, by broadcasting in the product. */
 static void test_one_key_head(void **state)
 {
@@ -746,6 +771,7 @@ int main(void)
         cmocka_unit_test(test_softcap),
         cmocka_unit_test(test_repeated_heads),
         cmocka_unit_test(test_repeated_before_transpose),
+        cmocka_unit_test(test_tiled_heads),
         cmocka_unit_test(test_one_key_head),
         cmocka_unit_test(test_rank_3),
         cmocka_unit_test(test_windows),
