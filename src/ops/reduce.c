@@ -194,7 +194,7 @@ static void map_block(double *x, map how, int64_t n, const double *max, int64_t 
     }
 }
 
-/* The common case: dense f32. Lanes of f32 for a block, which is short. 0 if it is another case. */
+/* The common cases of f32 and halves. Lanes of f32 for a block, which is short. 0 if it is another case. */
 static int fold_f32(const float *x, int64_t n, fold how, map by, double *result)
 {
     float lanes[LANES];
@@ -224,7 +224,12 @@ static int fold_f32(const float *x, int64_t n, fold how, map by, double *result)
 static double fold_block(const struct job *job, const char *at, int64_t n, fold how, map by, double max, double result)
 {
     int64_t step = job->reduced.step[job->reduced.n - 1];
-    if (job->type == HEED_F32 && step == 4 && fold_f32((const float *) at, n, how, by, &result)) return result;
+    float narrow[BLOCK];
+    if (job->type != HEED_F64 && heed_dtype_is_float(job->type)) {
+        const float *x = job->type == HEED_F32 && step == 4 ? (const float *) at : narrow;
+        if (x == narrow) heed_cast_line(HEED_F32, narrow, 4, job->type, at, step, n);
+        if (fold_f32(x, n, how, by, &result)) return result;
+    }
     double block[BLOCK], lanes[4];
     heed_cast_line(HEED_F64, block, 8, job->type, at, step, n);
     map_block(block, by, n, &max, 0);
