@@ -13,6 +13,7 @@
     X(cast) \
     X(channel_norm) \
     X(compare) \
+    X(contrib_attention) \
     X(control) \
     X(conv) \
     X(depth) \
