@@ -10,8 +10,8 @@
 #define HEED_ONNX_IMPORTER_H
 
 #include "graph/graph.h"
-#include "onnx.pb-c.h"
 #include "onnx/names.h"
+#include "onnx/onnx.pb-c.h"
 #include "onnx/pool.h"
 
 typedef Heed__Onnx__ModelProto model_proto;
