@@ -141,7 +141,7 @@ LINE(copy_64, uint64_t, uint64_t, x)
 static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_ops_rows()->f32_from_f16(dst, src, n);
+        heed_row_kernels_get()->f32_from_f16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_f16(CAT(uint16_t, src, src_step, i));
@@ -150,7 +150,7 @@ static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_ops_rows()->f32_from_bf16(dst, src, n);
+        heed_row_kernels_get()->f32_from_bf16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_bf16(CAT(uint16_t, src, src_step, i));
@@ -159,7 +159,7 @@ static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_s
 static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_ops_rows()->f16_from_f32(dst, src, n);
+        heed_row_kernels_get()->f16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_f16_from_f32(CAT(float, src, src_step, i));
@@ -168,7 +168,7 @@ static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void f32_bf16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_ops_rows()->bf16_from_f32(dst, src, n);
+        heed_row_kernels_get()->bf16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_bf16_from_f32(CAT(float, src, src_step, i));

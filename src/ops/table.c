@@ -5,7 +5,12 @@
 
 #include "ops/op.h"
 
-#define HEED_OP_ARRAYS(X) X(activation) X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary)
+#define HEED_OP_ARRAYS(X)                                                                                                        \
+    X(activation)                                                                                                                \
+    X(arith)                                                                                                                     \
+    X(attention)                                                                                                                 \
+    X(cast) X(channel_norm) X(compare) X(conv) X(control) X(depth) X(einsum) X(fill) X(gather) X(gelu) X(join) X(matmul) X(move) \
+        X(norm) X(onnx_attention) X(pick) X(pool) X(quantize) X(reduce) X(scatter) X(select) X(slice) X(softmax) X(unary)
 
 #define DECLARE(name) extern const heed_op heed_ops_##name[];
 HEED_OP_ARRAYS(DECLARE)

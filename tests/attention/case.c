@@ -197,18 +197,21 @@ static void make_vectors(sample *c)
 }
 
 /* Some keys and values are not numbers; key lengths, masks and windows hide them from some rows and not from others.
- * What is past the key length must not be touched at all. */
+ * What is past the key length must not be touched at all. Never the key and the value of one place: with a score of -inf
+ * from an infinity in the key the weight is 0, and what 0 times NaN gives where nothing else is visible is left open. */
 static void poison(sample *c)
 {
     static const double bad[] = { NAN, INFINITY, -INFINITY };
     const spec *s = &c->s;
+    const int of_keys = (int) (rng() & 1);
     for (int64_t b = 0; b < s->batch; b++) {
         for (int64_t h = 0; h < s->heads_kv; h++) {
-            for (int n = 0; n < 2 && s->len_k; n++) {
-                array_set(&c->k, b, h, rng_below(s->len_k), rng_below(s->head_dim), bad[rng_below(3)]);
-                array_set(&c->v, b, h, rng_below(s->len_k), rng_below(s->head_dim_v), bad[rng_below(3)]);
+            for (int n = 0; n < 3 && s->len_k; n++) {
+                if (of_keys) array_set(&c->k, b, h, rng_below(s->len_k), rng_below(s->head_dim), bad[rng_below(3)]);
+                else array_set(&c->v, b, h, rng_below(s->len_k), rng_below(s->head_dim_v), bad[rng_below(3)]);
             }
-            for (int64_t j = s->key_lengths ? c->key_lengths[b] : s->len_k; j < s->len_k; j++)
+            if (!s->key_lengths || s->kv_repeat) continue;
+            for (int64_t j = c->key_lengths[b]; j < s->len_k; j++)
                 array_set(&c->k, b, h, j, 0, NAN), array_set(&c->v, b, h, j, 0, NAN);
         }
     }
@@ -220,9 +223,10 @@ static heed_ref_array ref_array(const array *a)
     return r;
 }
 
-static void compute_reference(sample *c)
+void sample_refer(sample *c)
 {
     const spec *s = &c->s;
+    free(c->ref_out), free(c->ref_lse);
     size_t rows = (size_t) (s->batch * s->heads_q * s->len_q);
     c->ref_out = calloc(rows * (size_t) s->head_dim_v + 1, sizeof(double));
     c->ref_lse = calloc(rows + 1, sizeof(double));
@@ -281,7 +285,7 @@ void sample_make(sample *c, const spec *s)
     if (s->poison) poison(c);
     c->args.q = &c->q.dl, c->args.k = &c->k.dl, c->args.v = &c->v.dl, c->args.out = &c->out.dl;
     if (s->lse) c->args.lse = &c->lse.dl;
-    compute_reference(c);
+    sample_refer(c);
 }
 
 void sample_free(sample *c)

@@ -71,6 +71,8 @@ typedef struct sample {
 
 void sample_make(sample *c, const spec *s);
 void sample_free(sample *c);
+/* Compute the reference's answer again, after a change to the inputs. */
+void sample_refer(sample *c);
 
 /* Compare out and lse with the reference; fails the test with the place and the spec in words. `who` names the arm. */
 void sample_check(const sample *c, const char *who);

@@ -9,6 +9,7 @@ typedef __m512 V;
 typedef __mmask16 VM;
 
 #define V_TILE_VECTORS 3 /* 8 x 3 accumulators, 3 vectors, 1 broadcast of 32 registers */
+#define V_EXP_FLOOR -110.0f
 
 enum { VL = 16, V_TILE_ROWS_3 = 8, V_TILE_ROWS_2 = 12, V_TILE_ROWS_1 = 16, V_DOT_ACCUMULATORS = 16 };
 
@@ -79,7 +80,7 @@ static inline V v_scale2(V p, V n)
 
 static inline V v_scale2_flush(V p, V n)
 {
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-127.0f), _CMP_NLE_UQ), p, n);
 }
 
 static inline VM v_lt(V a, V b)
