@@ -715,7 +715,7 @@ static void test_functions(void **state)
     assert_refused(HEED_ERR_FORMAT, "value 'a' is not defined");
     op->input[1] = "scale";
     inner->opset_import[0]->version = 10;
-    assert_refused(HEED_ERR_UNSUPPORTED, "function 'inner': opset 10");
+    assert_refused(HEED_ERR_UNSUPPORTED, "node 'first/call/op' (Op): opset 10");
     inner->n_opset_import = 0;
     assert_refused(HEED_ERR_FORMAT, "node 'first/call/op' (Op): no opset version");
     inner->n_opset_import = 1, inner->opset_import[0]->version = 13;
