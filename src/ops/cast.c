@@ -262,6 +262,13 @@ heed_dtype heed_dtype_from_onnx(int64_t code)
     return code >= 0 && code < (int64_t) (sizeof types / sizeof *types) ? types[code] : HEED_DTYPE_NONE;
 }
 
+int64_t heed_dtype_to_onnx(heed_dtype type)
+{
+    for (int64_t code = 1; code <= 16; code++)
+        if (heed_dtype_from_onnx(code) == type) return type == HEED_DTYPE_NONE ? 0 : code;
+    return 0;
+}
+
 /* Shape entries stay as they are between integer types; heed_infer_set_ints drops numbers that would wrap. */
 static heed_status infer_to(heed_infer *i, heed_dtype to)
 {

@@ -24,6 +24,9 @@ static heed_status infer_channel_norm(heed_infer *i)
         return heed_infer_fail(i, "x is %s, expected a float", heed_dtype_name(x->dtype));
     if (kind == NORM_BATCH && heed_node_int(i->node, "training_mode", 0) != 0)
         return heed_fail(HEED_ERR_UNSUPPORTED, "%s: training_mode is 1, only inference is supported", i->node->op);
+    for (int k = 1; k < i->n_out; k++)
+        if (i->node->outputs[k])
+            return heed_fail(HEED_ERR_UNSUPPORTED, "%s: output %d is of training, only inference is supported", i->node->op, k);
     if (x->rank >= 0 && x->rank < (kind == NORM_BATCH ? 1 : 2))
         return heed_infer_fail(i, "x has rank %d, expected 2 or more", x->rank);
     if (kind == NORM_GROUP && (groups < 1 || (channels >= 0 && channels % groups != 0)))
@@ -125,15 +128,15 @@ static heed_status compute_channel_norm(heed_compute *c)
     return HEED_OK;
 }
 
-#define CHANNEL_NORM(op_name, op_since, inputs)                                                                                  \
+#define CHANNEL_NORM(op_name, op_since, inputs, outputs)                                                                         \
     {                                                                                                                            \
-        .domain = "", .name = op_name, .since = op_since, .min_in = inputs, .max_in = inputs, .min_out = 1, .max_out = 1,        \
+        .domain = "", .name = op_name, .since = op_since, .min_in = inputs, .max_in = inputs, .min_out = 1, .max_out = outputs,  \
         .flags = HEED_OP_INPLACE, .infer = infer_channel_norm, .compute = compute_channel_norm                                   \
     }
 
 const heed_op heed_ops_channel_norm[] = {
-    CHANNEL_NORM("BatchNormalization", 9, 5),
-    CHANNEL_NORM("InstanceNormalization", 1, 3),
-    CHANNEL_NORM("GroupNormalization", 18, 3),
+    CHANNEL_NORM("BatchNormalization", 9, 5, 5),
+    CHANNEL_NORM("InstanceNormalization", 1, 3, 1),
+    CHANNEL_NORM("GroupNormalization", 18, 3, 1),
     { 0 },
 };

@@ -132,7 +132,6 @@ static const char *read_equation(equation *e, const char *text, int n_terms, con
         if (n < 0 || (n > 0 && ellipsis[k] < 0)) return "a term has another number of labels than its input has dimensions";
         if (!insert_ellipsis(&e->terms[k], ellipsis[k], n)) return "a term has more than 8 dimensions";
         if (ellipsis[k] >= 0 && n > e->n_ellipsis) e->n_ellipsis = n;
-        if (repeats_a_label(&e->terms[k])) return "a label is twice in a term: diagonals are not supported";
     }
     if (*p == '\0') {
         return implied_output(e) ? check_output(e) : "the output has more than 8 dimensions";
@@ -144,6 +143,18 @@ static const char *read_equation(equation *e, const char *text, int n_terms, con
 }
 
 /* ---- shapes ---- */
+
+/* A diagonal does not broadcast. */
+static heed_status check_diagonals(heed_infer *i, const char *text, const term *t, int k)
+{
+    const int64_t *dims = i->in[k]->dims;
+    for (int d = 0; d < t->n; d++)
+        for (int f = 0; f < d; f++)
+            if (t->labels[d] == t->labels[f] && dims[d] != dims[f] && dims[d] >= 0 && dims[f] >= 0)
+                return heed_infer_fail(i, "equation '%s': input %d has %lld and %lld elements at two axes of one label", text, k,
+                                       (long long) dims[f], (long long) dims[d]);
+    return HEED_OK;
+}
 
 static heed_status infer_einsum(heed_infer *i)
 {
@@ -165,6 +176,7 @@ static heed_status infer_einsum(heed_infer *i)
     if (wrong) return heed_infer_fail(i, "equation '%s': %s", text, wrong);
     int64_t sizes[LABELS];
     for (int l = 0; l < LABELS; l++) sizes[l] = 1;
+    for (int k = 0; k < e.n_terms; k++) HEED_TRY(check_diagonals(i, text, &e.terms[k], k));
     for (int k = 0; k < e.n_terms; k++)
         for (int d = 0; d < e.terms[k].n; d++) {
             int64_t *size = &sizes[e.terms[k].labels[d]];
@@ -390,7 +402,7 @@ static operand operand_of(const heed_tensor *t, const term *labels)
     for (int d = 0; d < labels->n; d++) {
         if (t->dims[d] == 1) continue;
         o.labels |= bit(labels->labels[d]);
-        o.strides[labels->labels[d]] = t->strides[d];
+        o.strides[labels->labels[d]] += t->strides[d]; /* a label twice: the diagonal */
     }
     return o;
 }

@@ -1,4 +1,4 @@
-/* MaxPool, AveragePool, LpPool's relatives over whole planes (GlobalAveragePool, GlobalMaxPool). A plane is one channel of one
+/* MaxPool, AveragePool, and over whole planes GlobalMaxPool, GlobalAveragePool. A plane is one channel of one
  * image. */
 #include <math.h>
 #include <string.h>
@@ -68,11 +68,12 @@ static void init_pool(const heed_compute *c, pool *p)
     *p = (pool){ .x = c->in[0], .y = c->out[0], .max = is_max(c->node) };
     if (c->n_out > 1) p->indices = c->out[1];
     heed_window_init(&p->w, c->node, p->x, is_global(c->node) ? p->x->dims + 2 : kernel, p->y);
+    int same = strncmp(heed_node_string(c->node, "auto_pad", ""), "SAME", 4) == 0;
     p->include_pad = heed_node_int(c->node, "count_include_pad", 0) != 0;
     p->column_major = heed_node_int(c->node, "storage_order", 0) != 0;
     for (int d = 0; d < p->w.n; d++) {
         int64_t reach = heed_window_at(&p->w, d, p->w.out[d] - 1, p->w.kernel[d] - 1) + 1;
-        int64_t after = pads && n == 2 * p->w.n ? pads[p->w.n + d] : reach > p->w.in[d] ? reach - p->w.in[d] : 0;
+        int64_t after = pads && n == 2 * p->w.n ? pads[p->w.n + d] : same && reach > p->w.in[d] ? reach - p->w.in[d] : 0;
         p->extent[d] = p->w.in[d] + after;
     }
 }

@@ -5,12 +5,39 @@
 
 #include "ops/op.h"
 
-#define HEED_OP_ARRAYS(X)                                                                                                        \
-    X(activation)                                                                                                                \
-    X(arith)                                                                                                                     \
-    X(attention)                                                                                                                 \
-    X(cast) X(channel_norm) X(compare) X(conv) X(control) X(depth) X(einsum) X(fill) X(gather) X(gelu) X(join) X(matmul) X(move) \
-        X(norm) X(onnx_attention) X(pick) X(pool) X(quantize) X(reduce) X(scatter) X(select) X(slice) X(softmax) X(unary)
+/* clang-format off */
+#define HEED_OP_ARRAYS(X) \
+    X(activation) \
+    X(arith) \
+    X(attention) \
+    X(cast) \
+    X(channel_norm) \
+    X(compare) \
+    X(contrib_attention) \
+    X(control) \
+    X(conv) \
+    X(depth) \
+    X(einsum) \
+    X(fill) \
+    X(gather) \
+    X(gelu) \
+    X(join) \
+    X(matmul) \
+    X(move) \
+    X(nbits) \
+    X(norm) \
+    X(onnx_attention) \
+    X(pick) \
+    X(pool) \
+    X(quantize) \
+    X(reduce) \
+    X(rotary) \
+    X(scatter) \
+    X(select) \
+    X(slice) \
+    X(softmax) \
+    X(unary)
+/* clang-format on */
 
 #define DECLARE(name) extern const heed_op heed_ops_##name[];
 HEED_OP_ARRAYS(DECLARE)

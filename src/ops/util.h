@@ -59,6 +59,7 @@ void heed_cast_line(heed_dtype to, void *dst, int64_t dst_step, heed_dtype from,
 
 /* From a TensorProto.DataType number; HEED_DTYPE_NONE for what heed does not have. */
 heed_dtype heed_dtype_from_onnx(int64_t code);
+int64_t heed_dtype_to_onnx(heed_dtype type); /* 0 for none */
 /* Smallest and largest number of an integer type or bool; u64's largest as the bits of an int64_t. */
 int64_t heed_dtype_lowest(heed_dtype type);
 int64_t heed_dtype_highest(heed_dtype type);

@@ -12,6 +12,15 @@
 
 /* ---- the fused node ---- */
 
+/* A node that wants only the type of a value that goes away. */
+static int free_type(heed_attention_match *match, heed_node *like)
+{
+    heed_maker maker = { match->graph, like, HEED_OK };
+    heed_make_replace(&maker, like->outputs[0], heed_make_cast(&maker, like->inputs[0], like->outputs[0]->fact.dtype));
+    return maker.status == HEED_OK ||
+           heed_attention_refuse(match, "%s needs the type of the scores", heed_match_label(match->graph, like));
+}
+
 /* A node that wants only the shape of a value that goes away gets it from what stays. */
 static int free_shape(heed_attention_match *match, heed_node *shape)
 {
@@ -29,12 +38,14 @@ static int free_shape(heed_attention_match *match, heed_node *shape)
     return heed_attention_refuse(match, "%s needs the shape of the scores", heed_match_label(match->graph, shape));
 }
 
-static int free_shapes(heed_attention_match *match)
+static int free_forms(heed_attention_match *match)
 {
     for (int i = 0; i < match->n_inner; i++)
         for (int u = match->inner[i]->n_uses - 1; u >= 0; u--) {
             heed_node *node = match->inner[i]->uses[u].node;
-            if (node && heed_node_is(node, "Shape") && node->outputs[0]->n_uses && !free_shape(match, node)) return 0;
+            if (!node || !node->outputs[0]->n_uses) continue;
+            if (heed_node_is(node, "Shape") && !free_shape(match, node)) return 0;
+            if (heed_node_is(node, "CastLike") && node->inputs[1] == match->inner[i] && !free_type(match, node)) return 0;
         }
     return 1;
 }
@@ -104,7 +115,7 @@ static int match_all(heed_attention_match *match, heed_maker *maker)
 {
     if (!heed_attention_walk_scores(match) || !heed_attention_walk_product(match)) return 0;
     maker->before = match->product;
-    return heed_attention_operands(match, maker) && sizes_fit(match) && heed_attention_mask(match, maker) && free_shapes(match);
+    return heed_attention_operands(match, maker) && sizes_fit(match) && heed_attention_mask(match, maker) && free_forms(match);
 }
 
 static heed_status fuse(heed_attention_match *match, heed_maker *maker, heed_rewriter *rewriter)

@@ -172,7 +172,14 @@ int heed_attention_has_scores(const heed_value *value)
 
 /* ---- one step back ---- */
 
-/* The value lies between Q K and the product with V, and fusing does away with it: nothing else may need it but its shape. */
+/* The node asks a value for its shape or its type only. */
+static int asks_form_only(const heed_node *node, const heed_value *value)
+{
+    return heed_node_is(node, "Shape") || (heed_node_is(node, "CastLike") && node->inputs[0] != value);
+}
+
+/* The value lies between Q K and the product with V, and fusing does away with it: nothing else may need more of it than its
+ * form. */
 static int take_inner(heed_attention_match *match, heed_value *value, const char *what, const heed_node *user,
                       const heed_node *second)
 {
@@ -180,7 +187,7 @@ static int take_inner(heed_attention_match *match, heed_value *value, const char
     for (int i = 0; i < value->n_uses; i++) {
         const heed_node *node = value->uses[i].node;
         if (!node) return heed_attention_refuse(match, "%s (%s) is also an output of the graph", what, where);
-        if (node == user || node == second || heed_node_is(node, "Shape")) continue;
+        if (node == user || node == second || asks_form_only(node, value)) continue;
         return heed_attention_refuse(match, "%s (%s) is also used by %s (%s)", what, where, label(match, node), node->op);
     }
     if (match->n_inner == HEED_MATCH_INNER_MAX) return heed_attention_refuse(match, "too many nodes stand around the softmax");
@@ -398,17 +405,27 @@ static heed_node *guard_of(const heed_value *value, heed_node **test)
     return heed_match_only_user((*test)->outputs[0]) == guard ? guard : NULL;
 }
 
-/* The first user that is not after the shape alone. */
+/* The first user that is not after the form alone. */
 static heed_node *main_user(const heed_value *value)
 {
     for (int i = 0; i < value->n_uses; i++)
-        if (value->uses[i].node && !heed_node_is(value->uses[i].node, "Shape")) return value->uses[i].node;
+        if (value->uses[i].node && !asks_form_only(value->uses[i].node, value)) return value->uses[i].node;
     return NULL;
 }
 
-static heed_value *step_on(heed_attention_match *match, heed_node *node)
+/* Rows that one of the masks hides whole become 0, as they do in the fused node anyway. */
+static int clears_hidden_rows(const heed_attention_match *match, const heed_node *node, const heed_value *value)
+{
+    const heed_value *mask = heed_match_hidden_rows(node, value);
+    for (int i = 0; mask && i < match->n_masks; i++)
+        if (match->masks[i].value == mask && !match->masks[i].replaces && match->masks[i].factor > 0.0) return 1;
+    return 0;
+}
+
+static heed_value *step_on(heed_attention_match *match, heed_node *node, const heed_value *value)
 {
     double factor;
+    if (clears_hidden_rows(match, node, value)) return match->has_guard = 1, node->outputs[0];
     if (heed_match_identity(node) || heed_match_float_cast(node) || heed_match_regroup(node)) return node->outputs[0];
     if (heed_match_factor(node, &factor))
         heed_attention_refuse(match, "a factor of %g (%s) stands between the softmax and the product with V", factor,
@@ -434,7 +451,7 @@ int heed_attention_walk_product(heed_attention_match *match)
         }
         const int taken = take_product(match, node, value);
         if (taken >= 0) return taken;
-        value = step_on(match, node);
+        value = step_on(match, node, value);
         if (!value) return 0;
     }
 }

@@ -41,12 +41,23 @@ double heed_match_element(const heed_tensor *t, int64_t i)
     }
 }
 
+/* The number as this type holds it. */
+static double rounded(double number, heed_dtype type)
+{
+    if (type == HEED_F16) return heed_f32_from_f16(heed_f16_from_f32((float) number));
+    return type == HEED_BF16 ? heed_f32_from_bf16(heed_bf16_from_f32((float) number)) : number;
+}
+
 int heed_match_scalar(const heed_value *value, double *number)
 {
-    const heed_tensor *t = value ? value->fact.value : NULL;
+    /* CastLike does not fold while the type it is like belongs to a computed value. */
+    const heed_node *like = heed_match_producer(value, "CastLike");
+    const heed_tensor *t = like ? like->inputs[0]->fact.value : value ? value->fact.value : NULL;
     if (!t || heed_tensor_count(t) != 1) return 0;
     *number = heed_match_element(t, 0);
-    return 1;
+    if (!like) return 1;
+    *number = rounded(*number, value->fact.dtype);
+    return heed_dtype_is_float(t->dtype) && heed_dtype_is_float(value->fact.dtype);
 }
 
 int heed_match_uniform(const heed_value *value, double *number)
@@ -147,16 +158,11 @@ heed_value *heed_match_identity(const heed_node *node)
     return heed_match_scalar(node->inputs[2], &training) && training == 0.0 ? node->inputs[0] : NULL;
 }
 
-static int is_fusable_float(heed_dtype type)
-{
-    return type == HEED_F32 || type == HEED_F16 || type == HEED_BF16;
-}
-
 heed_value *heed_match_float_cast(const heed_node *node)
 {
     if (!heed_node_is(node, "Cast") && !heed_node_is(node, "CastLike")) return NULL;
     heed_value *in = node->inputs[0];
-    return is_fusable_float(in->fact.dtype) && is_fusable_float(node->outputs[0]->fact.dtype) ? in : NULL;
+    return heed_dtype_is_float(in->fact.dtype) && heed_dtype_is_float(node->outputs[0]->fact.dtype) ? in : NULL;
 }
 
 heed_value *heed_match_nan_guard(const heed_node *node)
@@ -167,6 +173,20 @@ heed_value *heed_match_nan_guard(const heed_node *node)
     heed_value *x = node->inputs[2];
     if (!test || test->inputs[0] != x || !is_scalar_beside(node->inputs[1], x, &zero) || zero != 0.0) return NULL;
     return x;
+}
+
+heed_value *heed_match_hidden_rows(const heed_node *node, const heed_value *probabilities)
+{
+    double zero, lowest;
+    if (!heed_node_is(node, "Where") || node->inputs[2] != probabilities) return NULL;
+    if (!is_scalar_beside(node->inputs[1], probabilities, &zero) || zero != 0.0) return NULL;
+    const heed_node *test = heed_match_producer(node->inputs[0], "Equal");
+    if (!test) return NULL;
+    const int turned = heed_match_scalar(test->inputs[0], &lowest);
+    if ((!turned && !heed_match_scalar(test->inputs[1], &lowest)) || lowest != -HUGE_VAL) return NULL;
+    const heed_node *highest = heed_match_producer(test->inputs[turned], "ReduceMax");
+    if (!highest || !heed_node_int(highest, "keepdims", 1)) return NULL;
+    return heed_match_last_axis(highest, highest->inputs[0]->fact.rank) ? highest->inputs[0] : NULL;
 }
 
 heed_value *heed_match_regroup(const heed_node *node)

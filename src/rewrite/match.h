@@ -37,10 +37,12 @@ double heed_match_element(const heed_tensor *tensor, int64_t i);
 heed_value *heed_match_factor(const heed_node *node, double *factor);
 /* Identity, and Dropout in inference whose mask is not wanted. */
 heed_value *heed_match_identity(const heed_node *node);
-/* Cast between f16, bf16 and f32. */
+/* Cast between float types. */
 heed_value *heed_match_float_cast(const heed_node *node);
 /* Where(IsNaN(x), 0, x). */
 heed_value *heed_match_nan_guard(const heed_node *node);
+/* Where(max of mask's row == -inf, 0, probabilities): the mask. */
+heed_value *heed_match_hidden_rows(const heed_node *node, const heed_value *probabilities);
 /* Reshape, Squeeze, Unsqueeze, Flatten that leaves the last two dimensions as they are and only regroups those before. */
 heed_value *heed_match_regroup(const heed_node *node);
 /* Transpose, and its permutation. */

@@ -452,6 +452,37 @@ class Check(Case):
 
 
 class Explain(Case):
+    def test_attention(self):
+        name = MODELS / "torch_manual.ts17_sdpa"
+        known = json.loads((name / "meta.json").read_text())["attention_calls"]
+        report = self.json("explain", name / "model.onnx")
+        self.assertEqual((report["fused"], report["refused"], len(report["attention"])), (known, 0, known))
+        for entry in report["attention"]:
+            self.assertEqual(sorted(entry), ["fused", "kernel", "node", "reason", "shapes", "why"])
+            self.assertTrue(entry["node"] and entry["reason"] and entry["shapes"])
+        text = self.succeeds("explain", name / "model.onnx")
+        self.assertTrue(text.startswith(f"{known} attention{'s' * (known != 1)}: {known} fused, 0 left alone\n\n1. "))
+        self.assertIn(report["attention"][0]["node"] + ": fused\n", text)
+
+    def test_left_alone(self):
+        path = MODELS / "torch_neg_scores_used.ts17_sdpa" / "model.onnx"
+        report = self.json("explain", path)
+        self.assertEqual((report["fused"], report["refused"]), (0, 1))
+        text = self.succeeds("explain", path)
+        self.assertIn(": left alone\n   reason  " + report["attention"][0]["reason"], text)
+        io = path.parent / "io.npz"
+        refused = self.json("check", path, "--io", io)["attention"]["refused"]
+        self.assertEqual(refused, [{k: report["attention"][0][k] for k in ("node", "reason")}])
+
+    def test_run_names_kernels(self):
+        name = MODELS / "torch_manual.ts17_sdpa"
+        arguments = ["run", name / "model.onnx", "--inputs", name / "io.npz"]
+        fused, unfused = self.json(*arguments)["attention"], self.json(*arguments, "--no-fuse")["attention"]
+        self.assertEqual((fused["fused"], list(fused["kernels"].values())), (1, [1]))
+        self.assertIn(next(iter(fused["kernels"])), [k["name"] for k in self.json("kernels")["kernels"]])
+        self.assertEqual(unfused, {"fused": 0, "refused": 0, "kernels": {}})
+        self.assertRegex(self.succeeds(*arguments), r"\n1 attention: 1 fused, 0 left alone, by \w+ x 1\n")
+
     def test_graph(self):
         text = self.succeeds("explain", "m.onnx", "--graph")
         self.assertIn("Add", text)
