@@ -361,6 +361,94 @@ static void test_multi_head_attention(void **state)
     bench_end(&b);
 }
 
+/* ---- GroupQueryAttention ---- */
+
+enum { GROUP_KV = 1, ROOM = 6, CACHED = 12 };
+
+/* x[b, l, h * D + d] after the rotation by halves at its position. */
+static double turned(const heed_tensor *x, const heed_tensor *cosines, const heed_tensor *sines, int64_t row, int64_t head,
+                     int64_t d, int64_t position)
+{
+    int64_t at = row * x->dims[2] + head * D, half = D / 2, i = d % half;
+    if (!cosines) return get(x, at + d);
+    double a = get(x, at + i), b = get(x, at + half + i), c = get(cosines, position * half + i),
+           s = get(sines, position * half + i);
+    return d < half ? c * a - s * b : s * a + c * b;
+}
+
+/* The first queries of a sequence (prompt), or `len` after different numbers of keys in each batch. */
+static void check_group_query(bench *b, heed_dtype dtype, int prompt, int with_rotary, int with_sink, int64_t window)
+{
+    int64_t len = prompt ? S : 1, past = prompt ? 0 : ROOM, old[B] = { prompt ? 0 : ROOM, prompt ? 0 : 3 }, total = old[0] + len;
+    heed_tensor *q = uniform_tensor(b, dtype, -1, 1, DIMS(B, len, W)), *kv[2], *pasts[2], *lengths = tensor(b, HEED_I32, DIMS(B)),
+                *totals = tensor(b, HEED_I32, DIMS(1)), *sink = with_sink ? uniform_tensor(b, dtype, -1, 1, DIMS(H)) : NULL;
+    heed_tensor *cosines = with_rotary ? uniform_tensor(b, dtype, -1, 1, DIMS(CACHED, D / 2)) : NULL,
+                *sines = with_rotary ? uniform_tensor(b, dtype, -1, 1, DIMS(CACHED, D / 2)) : NULL;
+    for (int k = 0; k < 2; k++) {
+        kv[k] = uniform_tensor(b, dtype, -1, 1, DIMS(B, len, GROUP_KV * D));
+        pasts[k] = uniform_tensor(b, dtype, -1, 1, DIMS(B, GROUP_KV, past, D));
+    }
+    for (int64_t i = 0; i < B; i++) put(lengths, i, (double) (old[i] + len - 1));
+    put(totals, 0, (double) total);
+    heed_node *node = node_of(b, "com.microsoft", "GroupQueryAttention", 1, 12, 3);
+    set_int(b, node, "num_heads", H), set_int(b, node, "kv_num_heads", GROUP_KV), set_int(b, node, "do_rotary", with_rotary);
+    set_int(b, node, "local_window_size", window);
+    expect_node(
+        b, node,
+        (const heed_tensor *const[]){ q, kv[0], kv[1], pasts[0], pasts[1], lengths, totals, cosines, sines, NULL, NULL, sink });
+    int64_t most = past > total ? past : total;
+    heed_tensor *query = tensor(b, dtype, DIMS(B, H, len, D)), *present[2], *key_lengths = tensor(b, HEED_I64, DIMS(B));
+    for (int64_t e = 0; e < heed_tensor_count(query); e++) {
+        int64_t at[4];
+        unravel(query, e, at);
+        put(query, e, turned(q, cosines, sines, at[0] * len + at[2], at[1], at[3], old[at[0]] + at[2]));
+    }
+    for (int k = 0; k < 2; k++) {
+        present[k] = tensor(b, dtype, DIMS(B, GROUP_KV, most, D));
+        for (int64_t e = 0; e < heed_tensor_count(present[k]); e++) {
+            int64_t at[4], fresh;
+            unravel(present[k], e, at), fresh = at[2] - old[at[0]];
+            if (fresh < 0) put(present[k], e, get(pasts[k], (at[0] * GROUP_KV + at[1]) * past * D + at[2] * D + at[3]));
+            else if (fresh < len)
+                put(present[k], e, turned(kv[k], k ? NULL : cosines, sines, at[0] * len + fresh, at[1], at[3], at[2]));
+        }
+        expect_shape(b->out[1 + k], DIMS(B, GROUP_KV, most, D));
+        check_present(b->out[1 + k], 0, present[k]);
+    }
+    for (int64_t i = 0; i < B; i++) { /* a batch at a time: each has an offset of its own */
+        heed_tensor one[4] = { *query, *present[0], *present[1], heads_of(b->out[0], 0, len, W) };
+        for (int k = 0; k < 4; k++) one[k].dims[0] = 1, one[k].data = heed_at(one[k].data, dtype, i * one[k].strides[0]);
+        put(key_lengths, 0, (double) (old[i] + len));
+        problem p = { 1,       H,     GROUP_KV,    len,         total,
+                      D,       D,     1 / sqrt(D), &one[0],     &one[1],
+                      &one[2], NULL,  sink,        key_lengths, window > 0 ? window - 1 : -1,
+                      0,       old[i] };
+        check_attention(&p, &one[3], "GroupQueryAttention");
+    }
+}
+
+static void test_group_query_attention(void **state)
+{
+    (void) state;
+    bench b = bench_start();
+    for (int t = 0; t < 3; t++)
+        for (int options = 0; options < 16; options++)
+            check_group_query(&b, types[t], options & 1, options >> 1 & 1, options >> 2 & 1, options & 8 ? 2 : -1);
+    /* Lengths that the shapes cannot hold. */
+    heed_tensor *q = uniform_tensor(&b, HEED_F32, -1, 1, DIMS(1, 1, W)), *k = uniform_tensor(&b, HEED_F32, -1, 1, DIMS(1, 1, D)),
+                *past = uniform_tensor(&b, HEED_F32, -1, 1, DIMS(1, 1, 4, D)), *length = tensor(&b, HEED_I32, DIMS(1)),
+                *total = tensor(&b, HEED_I32, DIMS(1));
+    static const double bad[][2] = { { 5, 5 }, { -5, 5 }, { 4, 6 }, { 4, -1 }, { 2147483647, 5 }, { 4, 0 } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put(length, 0, bad[i][0]), put(total, 0, bad[i][1]);
+        heed_node *node = node_of(&b, "com.microsoft", "GroupQueryAttention", 1, 7, 1);
+        set_int(&b, node, "num_heads", H), set_int(&b, node, "kv_num_heads", 1);
+        assert_int_equal(run_node(&b, node, (const heed_tensor *const[]){ q, k, k, past, past, length, total }),
+                         HEED_ERR_ARGUMENT);
+    }
+    bench_end(&b);
+}
+
 /* ---- MatMulNBits ---- */
 
 static void check_nbits(bench *b, heed_dtype dtype, int64_t bits, int64_t k, int64_t block, int zeros_kind)
@@ -424,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_state_names_kernel),
         cmocka_unit_test(test_packed_attention),
         cmocka_unit_test(test_multi_head_attention),
+        cmocka_unit_test(test_group_query_attention),
         cmocka_unit_test(test_nbits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
