@@ -76,19 +76,25 @@ static void note(heed_check_output *out, double *worst, const char *what, heed_d
     if (!out->reason[0]) snprintf(out->reason, sizeof out->reason, "%s: %s", what, d.reason);
 }
 
+static heed_difference not_there(const heed_case *from)
+{
+    heed_difference d = { .max_abs = NAN };
+    snprintf(d.reason, sizeof d.reason, "not in %.200s", from->source);
+    return d;
+}
+
 static void compare(heed_check *c, const material *m, const heed_check_options *o)
 {
     for (int i = 0; i < m->n_cases * m->n_outputs; i++) {
         heed_check_output *out = &c->outputs[i % m->n_outputs];
         const heed_array *fused = &m->results[1][i], *unfused = &m->results[0][i];
-        const heed_array *expected = &m->cases[i / m->n_outputs].expected[i % m->n_outputs];
-        heed_difference missing = { .max_abs = NAN, .reason = "" };
-        snprintf(missing.reason, sizeof missing.reason, "not in %.200s", m->cases[i / m->n_outputs].source);
-        if (!expected->type) {
-            note(out, &out->max_abs_err, "expected output", missing);
-        } else {
+        const heed_case *from = &m->cases[i / m->n_outputs];
+        const heed_array *expected = &from->expected[i % m->n_outputs];
+        if (expected->type) {
             note(out, &out->max_abs_err, "fused against expected", heed_array_compare(fused, expected, o->atol, o->rtol));
             note(out, &out->max_abs_err, "unfused against expected", heed_array_compare(unfused, expected, o->atol, o->rtol));
+        } else {
+            note(out, &out->max_abs_err, "expected output", not_there(from));
         }
         note(out, &out->fused_vs_unfused, "fused against unfused", heed_array_compare(fused, unfused, o->atol, o->rtol));
     }
