@@ -265,6 +265,13 @@ static void test_pow(void **state)
             }
         }
     }
+    bench_end(&b);
+}
+
+static void test_pow_of_integers(void **state)
+{
+    (void) state;
+    bench b = bench_start();
     heed_tensor *x = tensor(&b, HEED_I32, DIMS(5)), *y = tensor(&b, HEED_I64, DIMS(5));
     const int xs[] = { 2, -3, 0, -1, 7 }, ys[] = { 10, 3, 0, -3, -1 }, want[] = { 1024, -27, 1, -1, 0 };
     for (int k = 0; k < 5; k++) put(x, k, xs[k]), put(y, k, ys[k]);
@@ -508,10 +515,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_inputs),  cmocka_unit_test(test_many_inputs), cmocka_unit_test(test_integer_edges),
-        cmocka_unit_test(test_shifts),      cmocka_unit_test(test_pow),         cmocka_unit_test(test_one_input),
-        cmocka_unit_test(test_one_integer), cmocka_unit_test(test_logic),       cmocka_unit_test(test_where),
-        cmocka_unit_test(test_clip),        cmocka_unit_test(test_trilu),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_two_inputs), cmocka_unit_test(test_many_inputs), cmocka_unit_test(test_integer_edges),
+        cmocka_unit_test(test_shifts),     cmocka_unit_test(test_pow),         cmocka_unit_test(test_pow_of_integers),
+        cmocka_unit_test(test_one_input),  cmocka_unit_test(test_one_integer), cmocka_unit_test(test_logic),
+        cmocka_unit_test(test_where),      cmocka_unit_test(test_clip),        cmocka_unit_test(test_trilu),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

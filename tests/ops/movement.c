@@ -381,6 +381,7 @@ static void test_refused(void **state)
         { "Reshape", 2, { -1, -1 }, "Reshape: shape[1] is -1, and so is shape[0]; expected one at most" },
         { "Reshape", 1, { -2 }, "Reshape: shape[0] is -2, expected -1 or more" },
         { "Reshape", 2, { INT64_MAX, INT64_MAX }, NULL },
+        { "Reshape", 3, { INT64_MAX, INT64_MAX, -1 }, NULL },
         { "Expand", 1, { 3 }, "Expand: shape[0] is 3, which does not broadcast with 4" },
         { "Expand", 1, { -4 }, "Expand: shape[0] is -4, expected 0 or more" },
         { "Squeeze", 1, { 1 }, "Squeeze: dimension 1 is 3, expected 1" },

@@ -133,6 +133,19 @@ static void test_heads(void **state)
     heed_graph_destroy(g);
 }
 
+/* What is on both sides of -1 goes away, however many sizes there are. */
+static void test_many_symbols(void **state)
+{
+    (void) state;
+    heed_graph *g = heed_graph_create(ctx);
+    heed_value *x = input(g, "x", HEED_F32, "A, B, C, D, E, F, 6"),
+               *first = op(g, "Slice", VALUES(op(g, "Shape", VALUES(x)), INTS(g, 0), INTS(g, 6)));
+    heed_value *y = op(g, "Reshape", VALUES(x, with_axis(g, "Concat", 0, VALUES(first, INTS(g, -1, 2)))));
+    infer(g);
+    expect_fact(g, y, "f32[A, B, C, D, E, F, 3, 2]");
+    heed_graph_destroy(g);
+}
+
 /* repeat_kv of TorchScript: Expand to Where(Equal(shape, -1), ones, shape), then Reshape */
 static void test_repeat_kv(void **state)
 {
@@ -197,9 +210,11 @@ static void test_comparisons(void **state)
                *not_less = op(g, "GreaterOrEqual", VALUES(s, more));
     heed_value *open = op(g, "Equal", VALUES(s, INTS(g, 4))), *and = op(g, "And", VALUES(never, open)),
                * or = op(g, "Or", VALUES(op(g, "Not", VALUES(never)), open));
+    heed_value *same = op(g, "Equal", VALUES(s, op(g, "Sub", VALUES(more, INTS(g, 3)))));
     heed_value *min = op(g, "Min", VALUES(s, more)), *mod = op(g, "Mod", VALUES(op(g, "Mul", VALUES(s, INTS(g, 8))), INTS(g, 4)));
     infer(g);
     expect_entries(g, never, "0");
+    expect_entries(g, same, "1");
     expect_entries(g, less, "1");
     expect_entries(g, not_less, "0");
     assert_true(open->fact.ints[0] < 0 && !open->fact.value);
@@ -334,14 +349,9 @@ static void test_evaluate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_repeat_kv),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_comparisons),
-        cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_declared),
-        cmocka_unit_test(test_unknown_operators),
-        cmocka_unit_test(test_if),
+        cmocka_unit_test(test_heads),    cmocka_unit_test(test_many_symbols),      cmocka_unit_test(test_repeat_kv),
+        cmocka_unit_test(test_cache),    cmocka_unit_test(test_comparisons),       cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_declared), cmocka_unit_test(test_unknown_operators), cmocka_unit_test(test_if),
         cmocka_unit_test(test_evaluate),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
