@@ -79,7 +79,8 @@ HEED_API void heed_session_destroy(heed_session *session);
  * DLTensor itself is copied. Type and shape are checked against the model. */
 HEED_API heed_status heed_session_set_input(heed_session *session, const char *name, const DLTensor *tensor);
 
-/* Run. After the first run with the same input shapes, later ones allocate nothing. */
+/* Run. After the first run with the same input shapes, later ones allocate nothing, unless shapes inside the model depend on
+ * data. A session remembers the shapes of its last run only; for two kinds of shapes in turn, two sessions are faster. */
 HEED_API heed_status heed_session_run(heed_session *session);
 
 /* An output of the last run, dense and row-major; borrowed until the next run. */

@@ -2,6 +2,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ static unsigned long long saved_state(void)
     return (unsigned long long) hi << 32 | lo;
 }
 
-heed_isa heed_cpu_isa(void)
+static heed_isa detect(void)
 {
     const unsigned osxsave = 1u << 27, avx = 1u << 28, fma = 1u << 12, f16c = 1u << 29;
     const unsigned avx2 = 1u << 5, f512 = 1u << 16, dq512 = 1u << 17, cd512 = 1u << 28, bw512 = 1u << 30, vl512 = 1u << 31;
@@ -46,6 +47,18 @@ heed_isa heed_cpu_isa(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & avx2)) return HEED_ISA_GENERIC;
     if ((b & need512) != need512 || (state & 0xe6) != 0xe6) return HEED_ISA_AVX2; /* opmask, ZMM */
     return HEED_ISA_AVX512;
+}
+
+/* Asked once: CPUID traps in a virtual machine and then takes tens of microseconds. */
+heed_isa heed_cpu_isa(void)
+{
+    static atomic_int known = -1;
+    int isa = atomic_load_explicit(&known, memory_order_relaxed);
+    if (isa < 0) {
+        isa = (int) detect();
+        atomic_store_explicit(&known, isa, memory_order_relaxed);
+    }
+    return (heed_isa) isa;
 }
 #else
 heed_isa heed_cpu_isa(void)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exec/model.h"
+#include "ops/attention.h"
 #include "rewrite/pass.h"
 
 /* Inputs of heed.Attention, see docs/fused-operators.md. */
@@ -57,6 +58,43 @@ static void add_shapes(heed_text *text, const heed_graph *graph, const heed_node
     if (fact_of(node, OFFSETS)) heed_text_add(text, ", offset per batch");
 }
 
+/* 1 if type and all sizes are known before the run. */
+static int known_tensor(const heed_fact *fact, heed_tensor *t)
+{
+    if (fact->dtype == HEED_DTYPE_NONE || fact->rank < 0) return 0;
+    for (int d = 0; d < fact->rank; d++)
+        if (fact->dims[d] < 0) return 0;
+    *t = heed_tensor_make(fact->dtype, fact->rank, fact->dims);
+    return heed_tensor_bytes(t) != SIZE_MAX;
+}
+
+/* The plan that a run with dense tensors of these shapes would make. A plan that cannot be made is the run's to report. */
+static heed_status choose_kernel(heed_compiled *compiled, heed_report_entry *entry)
+{
+    enum { MOST = OFFSETS + 1 };
+    const heed_node *node = entry->attention;
+    heed_tensor in[MOST], out;
+    const heed_tensor *in_ptrs[MOST] = { NULL };
+    heed_tensor *out_ptrs[] = { &out };
+    if (!node->def || !node->def->prepare || node->n_inputs > MOST || !known_tensor(&node->outputs[0]->fact, &out))
+        return HEED_OK;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!node->inputs[i]) continue;
+        if (!known_tensor(&node->inputs[i]->fact, &in[i])) return HEED_OK;
+        in_ptrs[i] = &in[i];
+    }
+    heed_compute c = { .ctx = compiled->ctx, .node = node, .n_in = node->n_inputs, .n_out = 1, .in = in_ptrs, .out = out_ptrs };
+    void *state = NULL;
+    heed_status status = node->def->prepare(&c, &state);
+    if (status != HEED_OK) return status == HEED_ERR_MEMORY ? status : HEED_OK;
+    const char *kernel = heed_arena_strdup(compiled->graph->arena, heed_attention_state_kernel(state));
+    const char *why = heed_arena_strdup(compiled->graph->arena, heed_attention_state_explain(state));
+    node->def->release(compiled->ctx, state);
+    if (!kernel || !why) return heed_fail(HEED_ERR_MEMORY, "no memory for the attention report");
+    entry->report.kernel = kernel, entry->report.why = why;
+    return HEED_OK;
+}
+
 /* The node in the graph as it is after all passes. */
 static const heed_node *attention_of(const heed_graph *graph, int index)
 {
@@ -84,7 +122,7 @@ static heed_status make_entry(heed_compiled *compiled, const heed_finding *findi
     heed_text_free(&text);
     if (failed) return heed_fail(HEED_ERR_MEMORY, "no memory for the attention report");
     entry->report.shapes = shapes;
-    return HEED_OK;
+    return choose_kernel(compiled, entry);
 }
 
 heed_status heed_report_make(heed_compiled *compiled, const heed_rewriter *rewriter)

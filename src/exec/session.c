@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exec/model.h"
+#include "ops/attention.h"
 
 /* An output in the form of the public API. */
 struct output {
@@ -212,5 +213,7 @@ heed_status heed_session_attention_kernel(const heed_session *session, int index
     const heed_compiled *compiled = session->compiled;
     if (index < 0 || index >= compiled->n_entries)
         return heed_fail(HEED_ERR_ARGUMENT, "index: is %d, the report has %d entries", index, compiled->n_entries);
+    const heed_node *attention = compiled->entries[index].attention;
+    if (session->has_run && attention) *kernel = heed_attention_state_kernel(heed_program_state(session->program, attention));
     return HEED_OK;
 }

@@ -14,7 +14,7 @@ extern const heed_gemm_kernel heed_gemm_avx2, heed_gemm_avx512;
 
 /* Terms worked on before the next ones: a panel of so many, 32 columns wide, stays in the first-level cache with the rows
  * of a beside it. */
-enum { K_BLOCK = 512, LINE = 1024 };
+enum { K_BLOCK = HEED_GEMM_K_BLOCK, LINE = 1024 };
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -119,7 +119,7 @@ void heed_gemm_block_run(const heed_gemm_kernel *kernel, const heed_gemm_block *
 {
     int cols = kernel->cols;
     float *panel = g->scratch, *rows = panel + (int64_t) cols * K_BLOCK;
-    int in_place = reads_in_place(g), b_in_place = g->b.dtype == HEED_F32 && g->b.col == 1 && g->m <= 4;
+    int in_place = reads_in_place(g), b_in_place = !g->source && g->b.dtype == HEED_F32 && g->b.col == 1 && g->m <= 4;
     if (g->k == 0)
         for (int64_t i = 0; i < g->m; i++) memset(g->c + i * g->c_row, 0, (size_t) g->n * sizeof *g->c);
     for (int64_t k0 = 0; k0 < g->k; k0 += K_BLOCK) {
@@ -132,6 +132,9 @@ void heed_gemm_block_run(const heed_gemm_kernel *kernel, const heed_gemm_block *
             t.c = g->c + j, t.accumulate = k0 > 0;
             if (g->packed) {
                 t.b = g->packed + j * g->k + k0 * cols;
+            } else if (g->source) {
+                g->source->fill(g->source, kernel, panel, g->first_column + j, t.cols, k0, k);
+                t.b = panel;
             } else if (b_in_place && t.cols == cols) {
                 t.b = element(&g->b, k0, j), t.b_row = g->b.row;
             } else {

@@ -34,6 +34,9 @@ typedef struct heed_gemm_kernel {
     void (*tile)(const heed_gemm_tile *tile);
     /* panel[k * cols + j] = b[j * b_col + k] for j < n, 0 for the other j: a panel out of the rows of a transposed matrix */
     void (*pack_transposed)(float *panel, const float *b, ptrdiff_t b_col, int64_t k, int n);
+    /* y[i] = (q[i] - zero) * scale, for n numbers of 4 bits (the low half of a byte first; n is even) or 8 bits */
+    void (*unpack4)(float *y, const uint8_t *q, int64_t n, float zero, float scale);
+    void (*unpack8)(float *y, const uint8_t *q, int64_t n, float zero, float scale);
 } heed_gemm_kernel;
 
 /* The strongest that runs here and HEED_ISA allows. */
@@ -46,12 +49,23 @@ typedef struct heed_gemm_matrix {
     ptrdiff_t row, col;
 } heed_gemm_matrix;
 
+/* A matrix b that is not an array of floats: fill() makes terms k0 to k0 + k (at most HEED_GEMM_K_BLOCK) of the n columns from j
+ * on into a panel, with zeros in the columns after them. */
+enum { HEED_GEMM_K_BLOCK = 512 };
+typedef struct heed_gemm_source heed_gemm_source;
+struct heed_gemm_source {
+    void (*fill)(const heed_gemm_source *source, const heed_gemm_kernel *kernel, float *panel, int64_t j, int n, int64_t k0,
+                 int64_t k);
+};
+
 /* Work for one thread: c = a . b with a [m, k], b [k, n] and c dense within its rows. */
 typedef struct heed_gemm_block {
     int64_t m, n, k;
     heed_gemm_matrix a;
-    heed_gemm_matrix b;  /* unless packed is set */
-    const float *packed; /* NULL, or what heed_gemm_pack() made of b */
+    heed_gemm_matrix b;  /* unless packed or source is set */
+    const float *packed; /* NULL, or what heed_gemm_pack_panel() made of b */
+    const heed_gemm_source *source;
+    int64_t first_column; /* of the source */
     float *c;
     ptrdiff_t c_row;
     void *scratch; /* 64-byte aligned, heed_gemm_block_scratch() bytes */

@@ -1,4 +1,4 @@
-/* Arithmetic of two inputs, or more: Add, Sub, Mul, Div, Mod, Pow, Min, Max, Sum, PRelu.
+/* Arithmetic of two inputs, or more: Add, Sub, Mul, Div, Mod, Pow, Min, Max, Sum, Mean, PRelu.
  *
  * Integers wrap. An integer divided by zero gives 0, and so does its remainder: ONNX leaves both open, and a file must not be
  * able to stop the program.
@@ -42,6 +42,14 @@ HEED_LINE2(prelu_f32, float, float, x < 0 ? x * y : x)
 HEED_LINE2(prelu_f64, double, double, x < 0 ? x * y : x)
 HEED_SIGNED_LINES(HEED_LINE2, prelu, x < 0 ? (uint64_t) x * (uint64_t) y : (uint64_t) x)
 static heed_line_fn *const prelu_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(prelu), HEED_SIGNED_TABLE(prelu) };
+
+heed_line_fn *heed_join_line(heed_join how, heed_dtype type)
+{
+    static heed_line_fn *const *const tables[] = {
+        [HEED_JOIN_ADD] = add_lines, [HEED_JOIN_MUL] = mul_lines, [HEED_JOIN_MIN] = min_lines, [HEED_JOIN_MAX] = max_lines
+    };
+    return tables[how][type];
+}
 
 /* ---- rules: entries of shapes are computed along ---- */
 
@@ -261,6 +269,20 @@ static heed_status compute_pow(heed_compute *c)
     return HEED_OK;
 }
 
+/* Sum divided by the number of inputs; like Sum of halves, each addition is rounded. */
+static heed_status compute_mean(heed_compute *c)
+{
+    if (!heed_dtype_is_float(c->out[0]->dtype)) return heed_compute_type(c, 0);
+    HEED_TRY(compute_many(c, add_lines));
+    uint64_t bits = 0;
+    double n = c->n_in;
+    heed_tensor count = heed_tensor_make(c->out[0]->dtype, 0, NULL);
+    count.data = &bits;
+    heed_cast_line(count.dtype, &bits, 0, HEED_F64, &n, 0, 1);
+    const heed_tensor *pair[2] = { c->out[0], &count };
+    return heed_run_lines(c, 2, c->out[0], pair, div_lines[count.dtype]);
+}
+
 #define TWO(op, since, name, more)                                                                                               \
     HEED_OP(op, since, 2, 2, 1, .flags = HEED_OP_STRIDED | HEED_OP_INPLACE | (more), .infer = infer_##name,                      \
             .compute = compute_##name)
@@ -278,5 +300,6 @@ const heed_op heed_ops_arith[] = {
     MANY("Min", 8, min),
     MANY("Max", 8, max),
     MANY("Sum", 8, sum),
+    HEED_OP("Mean", 8, 1, -1, 1, .flags = HEED_OP_STRIDED, .infer = heed_infer_broadcast, .compute = compute_mean),
     { 0 },
 };

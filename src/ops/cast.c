@@ -141,7 +141,7 @@ LINE(copy_64, uint64_t, uint64_t, x)
 static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_ops_rows()->f32_from_f16(dst, src, n);
+        heed_row_kernels_get()->f32_from_f16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_f16(CAT(uint16_t, src, src_step, i));
@@ -150,7 +150,7 @@ static void f16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 4 && src_step == 2) {
-        heed_ops_rows()->f32_from_bf16(dst, src, n);
+        heed_row_kernels_get()->f32_from_bf16(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(float, dst, dst_step, i) = heed_f32_from_bf16(CAT(uint16_t, src, src_step, i));
@@ -159,7 +159,7 @@ static void bf16_f32(void *dst, int64_t dst_step, const void *src, int64_t src_s
 static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_ops_rows()->f16_from_f32(dst, src, n);
+        heed_row_kernels_get()->f16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_f16_from_f32(CAT(float, src, src_step, i));
@@ -168,7 +168,7 @@ static void f32_f16(void *dst, int64_t dst_step, const void *src, int64_t src_st
 static void f32_bf16(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n)
 {
     if (dst_step == 2 && src_step == 4) {
-        heed_ops_rows()->bf16_from_f32(dst, src, n);
+        heed_row_kernels_get()->bf16_from_f32(dst, src, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) AT(uint16_t, dst, dst_step, i) = heed_bf16_from_f32(CAT(float, src, src_step, i));
@@ -260,6 +260,13 @@ heed_dtype heed_dtype_from_onnx(int64_t code)
         [9] = HEED_BOOL, [10] = HEED_F16, [11] = HEED_F64, [12] = HEED_U32, [13] = HEED_U64, [16] = HEED_BF16
     };
     return code >= 0 && code < (int64_t) (sizeof types / sizeof *types) ? types[code] : HEED_DTYPE_NONE;
+}
+
+int64_t heed_dtype_to_onnx(heed_dtype type)
+{
+    for (int64_t code = 1; code <= 16; code++)
+        if (heed_dtype_from_onnx(code) == type) return type == HEED_DTYPE_NONE ? 0 : code;
+    return 0;
 }
 
 /* Shape entries stay as they are between integer types; heed_infer_set_ints drops numbers that would wrap. */

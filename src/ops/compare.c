@@ -32,11 +32,15 @@ BITS(bit_and, &)
 BITS(bit_or, |)
 BITS(bit_xor, ^)
 
-/* A shift by the width of the type or more leaves nothing. */
+/* Shifts by the width of the type or more, and by a negative number, push everything out: 0 is left, or the sign. */
 HEED_UNSIGNED_LINES(HEED_LINE2, shift_left, y < 8 * sizeof x ? (uint64_t) x << y : 0)
 HEED_UNSIGNED_LINES(HEED_LINE2, shift_right, y < 8 * sizeof x ? x >> y : 0)
-static heed_line_fn *const shift_left_lines[HEED_DTYPE_COUNT] = { HEED_UNSIGNED_TABLE(shift_left) };
-static heed_line_fn *const shift_right_lines[HEED_DTYPE_COUNT] = { HEED_UNSIGNED_TABLE(shift_right) };
+HEED_SIGNED_LINES(HEED_LINE2, shift_left, (uint64_t) y < 8 * sizeof x ? (uint64_t) x << y : 0)
+HEED_SIGNED_LINES(HEED_LINE2, shift_right, (uint64_t) y < 8 * sizeof x ? x >> y : x >> (8 * sizeof x - 1))
+static heed_line_fn *const shift_left_lines[HEED_DTYPE_COUNT] = { HEED_UNSIGNED_TABLE(shift_left),
+                                                                  HEED_SIGNED_TABLE(shift_left) };
+static heed_line_fn *const shift_right_lines[HEED_DTYPE_COUNT] = { HEED_UNSIGNED_TABLE(shift_right),
+                                                                   HEED_SIGNED_TABLE(shift_right) };
 
 HEED_LINE1(not_bool, uint8_t, uint8_t, !x)
 static heed_line_fn *const not_lines[HEED_DTYPE_COUNT] = { [HEED_BOOL] = not_bool };

@@ -33,22 +33,23 @@ static heed_status join_facts(heed_infer *i, int output, const heed_fact *a, con
     return HEED_OK;
 }
 
+/* With a known condition the other branch is left alone: it may not even fit the shapes (a Squeeze of what is not 1). */
 static heed_status infer_if(heed_infer *i)
 {
+    const int64_t *condition;
+    int n, at = 1, taken = -1;
+    if (heed_infer_known_ints(i, 0, &condition, &n) && n == 1) taken = condition[0] ? 0 : 1;
     heed_graph *branches[2];
-    int at = 1;
     for (int b = 0; b < 2; b++) {
         const heed_attr *attr = heed_node_attr(i->node, branch_names[b]);
         if (!attr || attr->type != HEED_ATTR_GRAPH) return heed_infer_fail(i, "attribute %s is missing", branch_names[b]);
         branches[b] = attr->g;
-        HEED_TRY(infer_branch(i, branches[b], branch_names[b], &at));
+        if (taken >= 0 && taken != b) at += branches[b]->n_inputs;
+        else HEED_TRY(infer_branch(i, branches[b], branch_names[b], &at));
     }
-    const int64_t *condition;
-    int n, known = heed_infer_known_ints(i, 0, &condition, &n) && n == 1;
     for (int k = 0; k < i->n_out; k++) {
-        const heed_fact *a = &branches[0]->outputs[k]->fact, *b = &branches[1]->outputs[k]->fact;
-        if (known) i->out[k] = condition[0] ? *a : *b;
-        else HEED_TRY(join_facts(i, k, a, b));
+        if (taken >= 0) i->out[k] = branches[taken]->outputs[k]->fact;
+        else HEED_TRY(join_facts(i, k, &branches[0]->outputs[k]->fact, &branches[1]->outputs[k]->fact));
     }
     return HEED_OK;
 }

@@ -147,7 +147,8 @@ static void run_tile(const job *w, int64_t tile, int worker)
     block.a = (heed_gemm_matrix){ heed_at(g->a.data, g->a.dtype, batch_offset(g, &g->a, batch) + i0 * g->a.row), g->a.dtype,
                                   g->a.row, g->a.col };
     int64_t b_at = batch_offset(g, &g->b, batch);
-    if (g->b_packed) block.packed = (const float *) g->b.data + b_at + j0 * g->k;
+    if (g->b_source) block.source = g->b_source, block.first_column = j0;
+    else if (g->b_packed) block.packed = (const float *) g->b.data + b_at + j0 * g->k;
     else block.b = (heed_gemm_matrix){ heed_at(g->b.data, g->b.dtype, b_at + j0 * g->b.col), g->b.dtype, g->b.row, g->b.col };
     heed_gemm_block_run(g->kernel, &block);
     finish_rows(w, batch, i0, j0, m, n, out, out_row, buf);

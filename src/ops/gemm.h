@@ -27,9 +27,10 @@ typedef struct heed_gemm {
     int n_batch;
     int64_t batch[HEED_RANK_MAX];
     int64_t m, n, k;
-    heed_matrix a, b, c; /* f32, f16 or bf16 in any mix; or all of one type of f64, i32, i64, u32, u64 */
-    int b_packed;        /* b.data is what heed_gemm_pack() made; b.batch counts its floats */
-    float alpha, beta;   /* start from 1 */
+    heed_matrix a, b, c;              /* f32, f16 or bf16 in any mix; or all of one type of f64, i32, i64, u32, u64 */
+    int b_packed;                     /* b.data is what heed_gemm_pack() made; b.batch counts its floats */
+    const heed_gemm_source *b_source; /* NULL, or what makes b; then b has no batch */
+    float alpha, beta;                /* start from 1 */
     heed_matrix bias;
     heed_activation_desc activation;
     heed_matrix residual;

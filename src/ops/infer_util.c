@@ -232,7 +232,7 @@ int heed_infer_known_ints(heed_infer *i, int input, const int64_t **ints, int *n
     return 1;
 }
 
-static int64_t type_min(heed_dtype t)
+int64_t heed_dtype_lowest(heed_dtype t)
 {
     switch (t) {
     case HEED_I8: return INT8_MIN;
@@ -243,7 +243,7 @@ static int64_t type_min(heed_dtype t)
     }
 }
 
-static int64_t type_max(heed_dtype t)
+int64_t heed_dtype_highest(heed_dtype t)
 {
     switch (t) {
     case HEED_I8: return INT8_MAX;
@@ -253,8 +253,14 @@ static int64_t type_max(heed_dtype t)
     case HEED_U16: return UINT16_MAX;
     case HEED_U32: return UINT32_MAX;
     case HEED_BOOL: return 1;
+    case HEED_U64: return -1; /* its bits */
     default: return INT64_MAX;
     }
+}
+
+static int holds(heed_dtype t, int64_t number)
+{
+    return number >= heed_dtype_lowest(t) && (t == HEED_U64 || number <= heed_dtype_highest(t));
 }
 
 heed_status heed_infer_set_ints(heed_infer *i, int output, int rank, const int64_t *ints, int n)
@@ -270,7 +276,7 @@ heed_status heed_infer_set_ints(heed_infer *i, int output, int rank, const int64
     for (int k = 0; k < n; k++) {
         entries[k] = ints[k] == HEED_DIM_UNKNOWN ? heed_dims_fresh(i->dims) : ints[k];
         if (!heed_dims_known(i->dims, entries[k], &numbers[k])) all_known = 0;
-        else if (numbers[k] < type_min(out->dtype) || numbers[k] > type_max(out->dtype)) return HEED_OK; /* would wrap */
+        else if (!holds(out->dtype, numbers[k])) return HEED_OK; /* would wrap */
     }
     out->ints = entries, out->n_ints = n;
     if (!all_known) return HEED_OK;

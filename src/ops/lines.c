@@ -39,6 +39,15 @@ static void through_f32(void *arg, char *const *at, const int64_t *steps, int64_
     }
 }
 
+void heed_line_apply(heed_line_fn *fn, heed_dtype type, char *const *at, int64_t n)
+{
+    int half = type == HEED_F16 || type == HEED_BF16;
+    struct lines_job job = { fn, 2, type, type };
+    int64_t size = (int64_t) heed_dtype_size(type), steps[3] = { size, size, size };
+    if (half) through_f32(&job, at, steps, n);
+    else fn(at, steps, n);
+}
+
 heed_status heed_run_lines(heed_compute *c, int n_in, const heed_tensor *out, const heed_tensor *const *in, heed_line_fn *fn)
 {
     const heed_tensor *args[HEED_LOOP_MAX] = { out };

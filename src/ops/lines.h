@@ -18,6 +18,13 @@ heed_status heed_compute_lines(heed_compute *c, int n_in, heed_line_fn *const fn
 /* The same for given tensors. */
 heed_status heed_run_lines(heed_compute *c, int n_in, const heed_tensor *out, const heed_tensor *const *in, heed_line_fn *fn);
 
+/* at[0][k] = fn(at[1][k], at[2][k]) for n elements that lie together, of any type. */
+void heed_line_apply(heed_line_fn *fn, heed_dtype type, char *const *at, int64_t n);
+
+/* x + y, x * y, the smaller, the larger (ops/arith.c); NULL: not for this type. */
+typedef enum heed_join { HEED_JOIN_ADD, HEED_JOIN_MUL, HEED_JOIN_MIN, HEED_JOIN_MAX, HEED_JOINS } heed_join;
+heed_line_fn *heed_join_line(heed_join how, heed_dtype type);
+
 #define HEED_LINE_LOOP(R, value, expr)                                                                                           \
     HEED_IVDEP                                                                                                                   \
     for (int64_t k = 0; k < n; k++) {                                                                                            \

@@ -5,8 +5,39 @@
 
 #include "ops/op.h"
 
-#define HEED_OP_ARRAYS(X)                                                                                                        \
-    X(activation) X(arith) X(cast) X(compare) X(control) X(move) X(select) X(unary) X(attention) X(gelu) X(matmul) X(norm) X(softmax)
+/* clang-format off */
+#define HEED_OP_ARRAYS(X) \
+    X(activation) \
+    X(arith) \
+    X(attention) \
+    X(cast) \
+    X(channel_norm) \
+    X(compare) \
+    X(contrib_attention) \
+    X(control) \
+    X(conv) \
+    X(depth) \
+    X(einsum) \
+    X(fill) \
+    X(gather) \
+    X(gelu) \
+    X(join) \
+    X(matmul) \
+    X(move) \
+    X(nbits) \
+    X(norm) \
+    X(onnx_attention) \
+    X(pick) \
+    X(pool) \
+    X(quantize) \
+    X(reduce) \
+    X(rotary) \
+    X(scatter) \
+    X(select) \
+    X(slice) \
+    X(softmax) \
+    X(unary)
+/* clang-format on */
 
 #define DECLARE(name) extern const heed_op heed_ops_##name[];
 HEED_OP_ARRAYS(DECLARE)

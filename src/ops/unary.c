@@ -20,7 +20,7 @@
     HEED_LINE1(name##_f64, double, double, expr)                                                                                 \
     static void name##_f32(char *const *at, const int64_t *steps, int64_t n)                                                     \
     {                                                                                                                            \
-        if (steps[1] == 4) heed_ops_rows()->name((float *) at[0], (const float *) at[1], n);                                     \
+        if (steps[1] == 4) heed_row_kernels_get()->name((float *) at[0], (const float *) at[1], n);                              \
         else name##_each(at, steps, n);                                                                                          \
     }                                                                                                                            \
     static heed_line_fn *const name##_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(name) };

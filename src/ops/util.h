@@ -52,7 +52,6 @@ void heed_loop_run(const heed_context *ctx, const heed_loop *loop, const heed_te
 void heed_copy(const heed_context *ctx, const heed_tensor *dst, const heed_tensor *src);
 
 /* ---- element types ---- */
-const heed_row_kernels *heed_ops_rows(void);
 /* n elements from one type to another; steps in bytes; dst may not overlap src unless it is the same memory and size. */
 typedef void heed_cast_fn(void *dst, int64_t dst_step, const void *src, int64_t src_step, int64_t n);
 /* Rounds to nearest even, saturates floats to integers (NaN gives 0), wraps integers; 1 for nonzero in bool. */
@@ -60,6 +59,10 @@ void heed_cast_line(heed_dtype to, void *dst, int64_t dst_step, heed_dtype from,
 
 /* From a TensorProto.DataType number; HEED_DTYPE_NONE for what heed does not have. */
 heed_dtype heed_dtype_from_onnx(int64_t code);
+int64_t heed_dtype_to_onnx(heed_dtype type); /* 0 for none */
+/* Smallest and largest number of an integer type or bool; u64's largest as the bits of an int64_t. */
+int64_t heed_dtype_lowest(heed_dtype type);
+int64_t heed_dtype_highest(heed_dtype type);
 /* One element (a scalar input) as a double. */
 double heed_tensor_double(const heed_tensor *t, int64_t i);
 
@@ -74,6 +77,16 @@ heed_status heed_compute_reshaped(heed_compute *c);
 /* A view function, and the copy, of an operator whose output is its input. */
 int heed_view_same(heed_compute *c);
 heed_status heed_compute_same(heed_compute *c);
+
+/* ---- indices (ops/gather.c) ---- */
+int64_t heed_index_at(const heed_tensor *t, int64_t k); /* entry k of a dense i32 or i64 tensor */
+heed_status heed_infer_index_type(const heed_infer *i, int input);
+/* "indices[3] is 12, expected -10 to 9" */
+heed_status heed_compute_index_range(const heed_compute *c, int64_t k, int64_t index, int64_t n);
+/* Element offset in dense data that the `depth` indices from entry `first` on name, below axis `batch`; -1 and *status if
+ * one is out of range. */
+int64_t heed_compute_tuple_offset(const heed_compute *c, const heed_tensor *data, const heed_tensor *indices, int64_t first,
+                                  int depth, int batch, heed_status *status);
 
 /* ---- rules ---- */
 heed_status heed_infer_memory(const heed_infer *i); /* HEED_ERR_MEMORY */

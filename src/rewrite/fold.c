@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/infer.h"
+#include "ops/util.h"
 #include "rewrite/pass.h"
 
 /* Above this many bytes a value is folded only if it is not much larger than what it is made of: a broadcast scalar costs
@@ -172,6 +173,24 @@ static heed_status push_constants(heed_node *node)
     return HEED_OK;
 }
 
+/* CastLike takes a type from its second input, not data: as a Cast it folds where its first input is constant. Returns the node
+ * to go on with. */
+static heed_status cast_for_cast_like(heed_graph *graph, heed_node **node)
+{
+    heed_node *like = *node;
+    if (!heed_node_is(like, "CastLike") || !like->inputs[1] || like->inputs[1]->fact.dtype == HEED_DTYPE_NONE) return HEED_OK;
+    heed_node *cast = heed_graph_add_node(graph, like, HEED_DOMAIN_ONNX, "Cast", like->version, 1, like->inputs, 1);
+    if (!cast) return heed_fail(HEED_ERR_MEMORY, "no memory to fold a node");
+    const heed_attr to = { .name = "to", .type = HEED_ATTR_INT, .i = heed_dtype_to_onnx(like->inputs[1]->fact.dtype) };
+    HEED_TRY(heed_node_add_attr(graph, cast, &to));
+    cast->name = like->name;
+    cast->def = heed_op_find(cast->domain, cast->op, cast->version);
+    cast->outputs[0]->fact = like->outputs[0]->fact;
+    HEED_TRY(heed_value_replace_uses(graph, like->outputs[0], cast->outputs[0]));
+    *node = cast;
+    return HEED_OK;
+}
+
 static heed_status fold_graph(heed_graph *graph);
 
 static heed_status fold_if(heed_graph *graph, heed_node *node, int *inlined)
@@ -198,6 +217,7 @@ static heed_status sweep(heed_graph *graph, int *inlined)
             continue;
         }
         int done = 0;
+        HEED_TRY(cast_for_cast_like(graph, &node));
         HEED_TRY(heed_fold_node(graph, node, &done));
         if (done) continue;
         heed_value *same = heed_fold_identity(node);

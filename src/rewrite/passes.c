@@ -7,5 +7,12 @@
 
 const heed_pass heed_passes[] = {
     { "fold", 1, heed_pass_fold },
+    { "onnx attention", 1, heed_pass_onnx_attention },
+    { "fold", 1, heed_pass_fold },
+    { "attention", 0, heed_pass_attention },
+    { "activation", 0, heed_pass_activation },
+    { "norm", 0, heed_pass_norm },
+    { "linear", 0, heed_pass_linear },
+    { "fold", 1, heed_pass_fold },
     { NULL, 0, NULL },
 };

@@ -134,6 +134,25 @@ static void pack_transposed(float *panel, const float *b, ptrdiff_t b_col, int64
         for (int64_t i = 0; i < k; i++) panel[i * COLS + j] = 0;
 }
 
+static void unpack8(float *y, const uint8_t *q, int64_t n, float zero, float scale)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = ((float) q[i] - zero) * scale;
+}
+
+/* In blocks, so that both loops run over vectors. */
+static void unpack4(float *y, const uint8_t *q, int64_t n, float zero, float scale)
+{
+    uint8_t halves[32];
+    for (; n >= 32; n -= 32, q += 16, y += 32) {
+        for (int i = 0; i < 16; i++) {
+            halves[2 * i] = q[i] & 15;
+            halves[2 * i + 1] = q[i] >> 4;
+        }
+        unpack8(y, halves, 32, zero, scale);
+    }
+    for (int64_t i = 0; i < n; i++) y[i] = ((float) (i & 1 ? q[i / 2] >> 4 : q[i / 2] & 15) - zero) * scale;
+}
+
 const heed_gemm_kernel PASTE(heed_gemm_, HEED_SIMD) = {
-    "gemm_f32_" TEXT(HEED_SIMD), PASTE(HEED_ISA_, HEED_SIMD_ISA), ROWS, COLS, run_tile, pack_transposed
+    "gemm_f32_" TEXT(HEED_SIMD), PASTE(HEED_ISA_, HEED_SIMD_ISA), ROWS, COLS, run_tile, pack_transposed, unpack4, unpack8
 };

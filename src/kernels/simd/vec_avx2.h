@@ -10,6 +10,7 @@ typedef __m256 V;
 typedef __m256 VM;
 
 #define V_TILE_VECTORS 3 /* 4 x 3 accumulators, 3 vectors, 1 broadcast: all 16 registers */
+#define V_EXP_FLOOR -88.0f
 
 enum { VL = 8, V_TILE_ROWS_3 = 4, V_TILE_ROWS_2 = 6, V_TILE_ROWS_1 = 8, V_DOT_ACCUMULATORS = 8 };
 

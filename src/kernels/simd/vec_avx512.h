@@ -9,6 +9,7 @@ typedef __m512 V;
 typedef __mmask16 VM;
 
 #define V_TILE_VECTORS 3 /* 8 x 3 accumulators, 3 vectors, 1 broadcast of 32 registers */
+#define V_EXP_FLOOR -110.0f
 
 enum { VL = 16, V_TILE_ROWS_3 = 8, V_TILE_ROWS_2 = 12, V_TILE_ROWS_1 = 16, V_DOT_ACCUMULATORS = 16 };
 

@@ -10,7 +10,8 @@
  *     v_max(a, b)        b where either is NaN
  *     v_round(a)         to the nearest whole number, |a| < 2^22
  *     v_scale2(p, n)     p 2^n for whole -160 <= n <= 160, overflowing and rounding to subnormals like one product
- *     v_scale2_flush     the same for -127 <= n <= 127; may give 0 below the normal numbers, gives 0 for n = -127
+ *     v_scale2_flush     the same for n <= 0, a little less: it may give 0 for n < -126
+ *     V_EXP_FLOOR        the least x that v_scale2_flush takes as n = x log2 e; surely gives 0 there
  *     v_lt v_ge v_eq     false for NaN; v_ne: true for NaN
  *     vm_bits(m)         lane i in bit i
  *     v_select(m, a, b)  a where m, b elsewhere
@@ -34,6 +35,8 @@ typedef uint16_t lanes_u16 __attribute__((vector_size(8)));
 typedef uint8_t lanes_u8 __attribute__((vector_size(4)));
 
 #define V_TILE_VECTORS 2
+#define V_EXP_FLOOR -88.0f
+
 enum { VL = 4, V_TILE_ROWS_3 = 1, V_TILE_ROWS_2 = 4, V_TILE_ROWS_1 = 8, V_DOT_ACCUMULATORS = 8 };
 
 static inline V v_zero(void)

@@ -22,7 +22,7 @@ ALWAYS_INLINE V exp2_fraction(V f)
 /* exp(x) for x <= 0: exactly 1 at 0, exactly 0 at -inf, NaN stays. What is below the normal numbers may become 0. */
 ALWAYS_INLINE V v_exp_down(V x)
 {
-    x = v_max(v_set1(-88.0f), x);
+    x = v_max(v_set1(V_EXP_FLOOR), x);
     V n = v_round(v_mul(x, v_set1(LOG2_E)));
     return v_scale2_flush(exp2_fraction(v_fms(x, v_set1(LOG2_E), n)), n);
 }
