@@ -91,7 +91,7 @@ typedef struct heed_context_desc {
     DLDevice device;          /* default: kDLCPU, 0 */
     int n_threads;            /* default 0: as many as the process may use CPUs; ignored if `parallel` is set */
     heed_allocator allocator; /* default: alloc and free NULL, for the C library's */
-    heed_parallel parallel;   /* default: run NULL, for heed's own pool (OpenMP) */
+    heed_parallel parallel;   /* default: run NULL, for threads of the context's own */
     heed_log log;             /* default: write NULL, for silence */
 } heed_context_desc;
 

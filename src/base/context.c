@@ -6,11 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "base/cpu.h"
+#include "base/threads.h"
 
 static void *default_alloc(void *user, size_t align, size_t bytes)
 {
@@ -28,15 +25,7 @@ static void default_free(void *user, void *ptr)
 
 static void default_run(void *user, heed_task_fn fn, void *arg, int64_t n_tasks)
 {
-    const heed_context *ctx = user;
-    int n = ctx->parallel.n_threads;
-    if (n > n_tasks) n = (int) n_tasks;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic, 1) num_threads(n)
-    for (int64_t t = 0; t < n_tasks; t++) fn(arg, t, omp_get_thread_num());
-#else
-    for (int64_t t = 0; t < n_tasks; t++) fn(arg, t, 0);
-#endif
+    heed_threads_run(user, fn, arg, n_tasks);
 }
 
 void heed_context_desc_init(heed_context_desc *desc)
@@ -75,12 +64,15 @@ heed_status heed_context_create(heed_context **out, const heed_context_desc *des
 
     heed_context *ctx = full.allocator.alloc(full.allocator.user, 64, sizeof *ctx);
     if (!ctx) return heed_fail(HEED_ERR_MEMORY, "no memory for a context");
-    *ctx = (heed_context){ full.device, full.allocator, full.parallel, full.log };
+    *ctx = (heed_context){ full.device, full.allocator, full.parallel, full.log, NULL };
     if (!ctx->parallel.run) {
-        ctx->parallel = (heed_parallel){ ctx, full.n_threads ? full.n_threads : heed_cpu_count(), default_run };
-#ifndef _OPENMP
-        ctx->parallel.n_threads = 1;
-#endif
+        int n = full.n_threads ? full.n_threads : heed_cpu_count();
+        ctx->threads = heed_threads_create(&full.allocator, n);
+        if (!ctx->threads) {
+            full.allocator.free(full.allocator.user, ctx);
+            return heed_fail(HEED_ERR_MEMORY, "no memory for a pool of %d threads", n);
+        }
+        ctx->parallel = (heed_parallel){ ctx->threads, n, default_run };
     }
     *out = ctx;
     return HEED_OK;
@@ -89,6 +81,7 @@ heed_status heed_context_create(heed_context **out, const heed_context_desc *des
 void heed_context_destroy(heed_context *ctx)
 {
     if (!ctx) return;
+    heed_threads_destroy(ctx->threads);
     heed_allocator allocator = ctx->allocator;
     allocator.free(allocator.user, ctx);
 }

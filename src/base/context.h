@@ -9,6 +9,7 @@ struct heed_context {
     heed_allocator allocator;
     heed_parallel parallel;
     heed_log log;
+    struct heed_threads *threads; /* behind the default parallel, else NULL */
 };
 
 /* 64-byte aligned memory from the context's hook, or NULL. A size of 0 gives a valid pointer. Not zeroed. */

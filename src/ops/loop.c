@@ -49,7 +49,7 @@ void heed_loop_init(heed_loop *loop, int n_args, const heed_tensor *const *args)
     *loop = (heed_loop){ .n_args = n_args };
     int rank = args[0]->rank;
     for (int d = 0; d < rank; d++) {
-        int64_t dim = args[0]->dims[d], steps[HEED_LOOP_MAX];
+        int64_t dim = args[0]->dims[d], steps[HEED_LOOP_MAX] = { 0 };
         if (dim == 1) continue;
         for (int k = 0; k < n_args; k++) steps[k] = step_of(args[k], d, rank);
         if (loop->rank && joins(loop, steps, dim)) loop->dims[loop->rank - 1] *= dim;

@@ -65,6 +65,12 @@ static heed_value *give_result(heed_attention_match *match, heed_maker *maker, h
     const heed_node *user = heed_match_only_user(old);
     heed_value *const sources[] = { out, match->q.value, match->k.value, match->v.value };
     out = heed_make_cast(maker, out, old->fact.dtype);
+    if (out && match->out_permuted) {
+        int64_t dims[HEED_RANK_MAX];
+        for (int i = 0; i < old->fact.rank; i++) dims[match->out_perm[i]] = old->fact.dims[i];
+        out = heed_make_reshape(maker, out, dims, old->fact.rank, sources, 4);
+        out = out ? heed_make_transpose(maker, out, match->out_perm, old->fact.rank) : NULL;
+    }
     if (out && user && heed_match_regroup(user) && heed_match_same_shape(&user->outputs[0]->fact, &out->fact))
         old = user->outputs[0];
     heed_value *formed = out ? heed_make_reshape(maker, out, old->fact.dims, old->fact.rank, sources, 4) : NULL;
@@ -154,10 +160,11 @@ static heed_status try_softmax(heed_rewriter *rewriter, heed_graph *graph, heed_
 static heed_status report_without_softmax(heed_rewriter *rewriter, heed_graph *graph, heed_node *product)
 {
     static const char *const pointwise[] = { "Relu", "Sigmoid", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Tanh", "Exp" };
-    heed_operand p, v;
-    if (!heed_attention_read_product(product, 0, &p, &v) || (v.value->fact.rank <= 2 && heed_match_from_constants(v.value)))
-        return HEED_OK;
-    const heed_node *node = heed_match_behind_casts(p.value)->producer;
+    heed_product read;
+    heed_value *p = product->n_inputs > 0 ? product->inputs[0] : NULL;
+    if (!p || !heed_attention_read_product(product, p, &read)) return HEED_OK;
+    if (read.b.value->fact.rank <= 2 && heed_match_from_constants(read.b.value)) return HEED_OK;
+    const heed_node *node = heed_match_behind_casts(p)->producer;
     for (size_t i = 0; node && i < sizeof pointwise / sizeof *pointwise; i++) {
         if (!heed_node_is(node, pointwise[i]) || !heed_attention_has_scores(node->inputs[0])) continue;
         const char *reason = heed_arena_printf(graph->arena, "%s (%s) stands where attention has its softmax",

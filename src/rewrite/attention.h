@@ -24,10 +24,16 @@ typedef struct heed_lead {
     int64_t dims[HEED_LEAD_MAX];
 } heed_lead;
 
-/* Something that hides keys: `value` added to the scores, or a condition that decides where `fill` takes their place. */
+typedef enum heed_score_mask_kind {
+    HEED_SCORES_ADDED,    /* scores + value */
+    HEED_SCORES_REPLACED, /* where value (a condition) says so, fill in place of scores */
+    HEED_SCORES_RAISED    /* max(scores, fill) */
+} heed_score_mask_kind;
+
+/* What hides keys, one step of the scores. */
 typedef struct heed_score_mask {
+    heed_score_mask_kind kind;
     heed_value *value;
-    int replaces;    /* 0: added; 1: a condition */
     int keeps;       /* the condition says which scores stay, not which go */
     double fill;     /* what hidden scores become */
     double factor;   /* what `value` or `fill` is multiplied by between there and the softmax */
@@ -38,6 +44,8 @@ typedef struct heed_score_mask {
 /* An operand of a product as the graph has it: rows x columns in the last two dimensions, or the other way round. */
 typedef struct heed_operand {
     heed_value *value;
+    int permuted; /* by perm into [lead.., rows, columns] */
+    int64_t perm[HEED_RANK_MAX];
     int swapped; /* value is [lead.., columns, rows] */
     int full;    /* its lead is the product's, nothing is broadcast */
     heed_lead lead;
@@ -48,12 +56,16 @@ typedef struct heed_attention_match {
     heed_node *softmax, *scores, *product; /* scores: the product of Q and K; product: the one with V */
     heed_operand q, k, v;
     double scale, softcap;
+    heed_value *tensor_factor; /* [.., S|1, 1] that the scores are multiplied by; NULL: none */
+    heed_lead tensor_lead;
     int n_masks;
     heed_score_mask masks[HEED_MATCH_MASKS_MAX]; /* the one next to the softmax first */
     heed_lead scores_lead, softmax_lead, product_lead;
     int n_inner;
     heed_value *inner[HEED_MATCH_INNER_MAX]; /* values that fusing does away with */
     int has_guard;
+    int out_permuted; /* the product gives [lead.., S, Dv] permuted by out_perm */
+    int64_t out_perm[HEED_RANK_MAX];
     /* What goes into the fused node. */
     heed_lead frame;
     heed_value *in_q, *in_k, *in_v, *in_mask;
@@ -69,9 +81,18 @@ int heed_attention_walk_scores(heed_attention_match *match);
 int heed_attention_walk_product(heed_attention_match *match);
 /* 1 if there is a product of two computed matrices not far behind the value, whatever stands between. */
 int heed_attention_has_scores(const heed_value *value);
-/* Read a node as a product of two matrices, as attention has them: a [lead.., rows, inner] with its last two dimensions, b
- * likewise [lead.., columns, inner] for scores (`scores` 1) or [lead.., inner, columns] for the product with V. */
-int heed_attention_read_product(const heed_node *node, int scores, heed_operand *a, heed_operand *b);
+/* What a product reads: a [lead.., rows, inner]; b [lead.., columns, inner] for scores, [lead.., inner, columns] for the product
+ * with V. Its result is [lead.., rows, columns], permuted if out_permuted. */
+typedef struct heed_product {
+    heed_operand a, b;
+    int out_permuted;
+    int64_t out_perm[HEED_RANK_MAX];
+} heed_product;
+
+/* Read a node as the product of Q and K. */
+int heed_attention_read_scores(const heed_node *node, heed_product *product);
+/* Read it as the product of these probabilities with V. */
+int heed_attention_read_product(const heed_node *node, const heed_value *probabilities, heed_product *product);
 
 /* Fill in frame, in_q, in_k, in_v, heads_per_kv, and fold factors of q and k into the scale. */
 int heed_attention_operands(heed_attention_match *match, heed_maker *maker);
@@ -82,6 +103,9 @@ int heed_attention_mask(heed_attention_match *match, heed_maker *maker);
 int64_t heed_attention_unrepeat(heed_maker *maker, heed_value **k, heed_value **v);
 /* Its only user turns [B, H, S, D] into [B, S, H, D]: worth an out_layout of 1. */
 int heed_attention_is_merged_after(const heed_value *out);
+
+/* A tensor that is broadcast to scores of lead `from`, for scores of the frame's lead; NULL if it cannot be brought there. */
+heed_value *heed_attention_into_frame(heed_attention_match *match, heed_maker *maker, heed_value *value, const heed_lead *from);
 
 heed_lead heed_attention_lead(const heed_value *value); /* n is -1 if the rank is not known, or below 2 */
 int heed_attention_same_lead(const heed_lead *a, const heed_lead *b);

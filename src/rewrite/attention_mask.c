@@ -31,8 +31,8 @@ static int common_tail(const heed_lead *a, const heed_lead *b)
     return n;
 }
 
-/* A mask written for scores of lead `from` (its own lead is right-aligned to that, sizes 1 repeat), for scores of the frame's. */
-static heed_value *into_frame(heed_attention_match *match, heed_maker *maker, heed_value *value, const heed_lead *from)
+/* The value's own lead is right-aligned to `from`, sizes of 1 repeat. */
+heed_value *heed_attention_into_frame(heed_attention_match *match, heed_maker *maker, heed_value *value, const heed_lead *from)
 {
     const heed_lead *frame = &match->frame;
     const int rank = value->fact.rank, own = rank - 2;
@@ -77,7 +77,7 @@ static int does_nothing(const heed_score_mask *mask)
 {
     double number;
     if (!heed_match_uniform(mask->value, &number)) return 0;
-    return mask->replaces ? (number != 0.0) == mask->keeps : number == 0.0;
+    return mask->kind == HEED_SCORES_REPLACED ? (number != 0.0) == mask->keeps : number == 0.0;
 }
 
 /* What the scores become where a condition hides them, or NAN with a reason. */
@@ -134,16 +134,29 @@ static int join_sum(heed_attention_match *match, heed_maker *maker, joined *all,
     return all->value ? 1 : heed_attention_refuse(match, "masks cannot be joined");
 }
 
+/* The scores are finite: only what hides them can lie below the floor. */
+static int join_floor(heed_attention_match *match, heed_maker *maker, joined *all, const heed_score_mask *mask)
+{
+    const double floor = mask->fill * mask->factor;
+    if (!(floor <= ABSORBS) || isinf(floor))
+        return heed_attention_refuse(match, "the scores are raised to %g, which is not low enough to be harmless", floor);
+    if (!all->value) return 1;
+    heed_value *sum = all->is_bool ? select(maker, all->value, NULL, -HUGE_VAL) : heed_make_cast(maker, all->value, HEED_F32);
+    *all = (joined){ heed_make_binary(maker, "Max", sum, f32_number(maker, fmax(floor, -FLT_MAX))), 0 };
+    return all->value ? 1 : heed_attention_refuse(match, "masks cannot be joined");
+}
+
 static int join(heed_attention_match *match, heed_maker *maker, joined *all, const heed_score_mask *mask)
 {
+    if (mask->kind == HEED_SCORES_RAISED) return join_floor(match, maker, all, mask);
     if (does_nothing(mask)) return 1;
+    const int replaces = mask->kind == HEED_SCORES_REPLACED;
     int keeps = mask->keeps;
-    double fill = -HUGE_VAL;
-    heed_value *value = mask->replaces ? mask->value : hiding_condition(mask->value, &keeps);
-    const int is_condition = value != NULL && (mask->replaces || mask->factor > 0.0);
-    if (mask->replaces) fill = low_fill(match, mask);
+    heed_value *value = replaces ? mask->value : mask->factor > 0.0 ? hiding_condition(mask->value, &keeps) : NULL;
+    const int is_condition = value != NULL;
+    const double fill = replaces ? low_fill(match, mask) : -HUGE_VAL;
     if (isnan(fill)) return 0;
-    value = into_frame(match, maker, is_condition ? value : mask->value, &mask->lead);
+    value = heed_attention_into_frame(match, maker, value ? value : mask->value, &mask->lead);
     if (!value)
         return maker->status == HEED_OK &&
                heed_attention_refuse(match, "a mask cannot be brought into the form [batch, heads, queries, keys]");

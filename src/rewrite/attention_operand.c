@@ -153,8 +153,9 @@ static int step(const search *s, form *at, int factors)
 static void look(search *s, heed_maker *maker, const heed_operand *operand, int is_q, int factors)
 {
     form at = { operand->value, operand->swapped, 1.0 };
+    if (operand->permuted) at.value = heed_make_transpose(maker, at.value, operand->perm, at.value->fact.rank);
     for (int i = 0; i < STEPS_MAX; i++) {
-        if (at.value->fact.rank < 2) break;
+        if (!at.value || at.value->fact.rank < 2) break;
         if (fits_frame(s, at.value)) s->best = at;
         s->deepest = at;
         if (!is_q && s->full && at.value->producer) {
@@ -185,6 +186,7 @@ static heed_value *straighten(heed_maker *maker, const form *f)
 static heed_value *regrouped(heed_maker *maker, const search *s, heed_value *const *sources, int n_sources, double *factor)
 {
     const form *f = &s->deepest;
+    if (!f->value) return NULL;
     int64_t dims[HEED_RANK_MAX];
     heed_value *value = straighten(maker, f);
     if (!value) return NULL;
@@ -244,7 +246,7 @@ static int choose_frame(heed_attention_match *match)
 /* Q, K and V computed as [B*H, ..] from [B, H, ..]: the frame in which no copy is needed. */
 static void lift_frame(heed_attention_match *match, heed_maker *maker)
 {
-    if (match->frame.n != 1 || !match->q.full) return;
+    if (match->frame.n != 1 || !match->q.full || match->q.permuted) return;
     search q = { .frame = match->frame, .full = 1 };
     form at = { match->q.value, match->q.swapped, 1.0 };
     heed_lead found = { 0, { 0 } };
@@ -263,6 +265,20 @@ static void lift_frame(heed_attention_match *match, heed_maker *maker)
 }
 
 /* ---- all three ---- */
+
+/* Q times what the scores were multiplied by. */
+static int scale_rows(heed_attention_match *match, heed_maker *maker)
+{
+    if (!match->tensor_factor) return 1;
+    heed_value *factor = heed_attention_into_frame(match, maker, match->tensor_factor, &match->tensor_lead);
+    heed_value *scaled =
+        factor ? heed_make_binary(maker, "Mul", match->in_q, heed_make_cast(maker, factor, match->in_q->fact.dtype)) : NULL;
+    if (!scaled || !heed_match_same_shape(&scaled->fact, &match->in_q->fact))
+        return maker->status == HEED_OK &&
+               heed_attention_refuse(match, "the tensor that the scores are multiplied by does not fit Q");
+    match->in_q = scaled;
+    return 1;
+}
 
 static int heads_fit(heed_attention_match *match)
 {
@@ -342,5 +358,5 @@ int heed_attention_operands(heed_attention_match *match, heed_maker *maker)
             return heed_attention_refuse(match, "the batches and heads of %c cannot be brought into one form", "QKV"[i]);
         match->scale *= factor;
     }
-    return heads_fit(match) && types_fit(match, maker);
+    return heads_fit(match) && scale_rows(match, maker) && types_fit(match, maker);
 }

@@ -96,19 +96,28 @@ static void test_scales(void **state)
     }
 }
 
-static void test_scale_that_is_not_known(void **state)
+/* A computed scale, one a head or one a row, is given to Q; one a key is not a scale. */
+static void test_tensor_scales(void **state)
 {
     (void) state;
+    static const int64_t sizes[][3] = { { 1, 1, 1 }, { H, 1, 1 }, { 1, S, 1 }, { H, S, 1 } };
+    for (size_t i = 0; i <= sizeof sizes / sizeof *sizes; i++) {
+        struct parts p = begin();
+        heed_value *t = i < 4 ? input(p.g, "t", HEED_F32, 3, sizes[i]) : input(p.g, "t", HEED_F32, 0, NULL);
+        heed_value *s = i & 1 ? op(p.g, "Mul", IN(scaled(&p, 0.5f), t)) : op(p.g, "Mul", IN(t, scaled(&p, 0.5f)));
+        finish_scores(&p, op(p.g, "Add", IN(s, mask_input(&p, HEED_F32, B, 1, S, T))));
+        assert_fused(p.g, 1);
+    }
     struct parts p = begin();
-    heed_value *temperature = input(p.g, "t", HEED_F32, 0, NULL);
-    finish_scores(&p, op(p.g, "Mul", IN(scores(&p), temperature)));
-    assert_refused(p.g, "not one known number");
-
+    finish_scores(&p, op(p.g, "Mul", IN(scores(&p), input(p.g, "t", HEED_F32, 1, k_dims + 2))));
+    assert_refused(p.g, "not one number a row");
     p = begin();
-    const int64_t per_head[3] = { H, 1, 1 };
-    float numbers[H] = { 1, 2, 3, 4 };
-    finish_scores(&p, op(p.g, "Mul", IN(scores(&p), constant(p.g, HEED_F32, 3, per_head, numbers))));
-    assert_refused(p.g, "not one known number");
+    finish_scores(&p, op(p.g, "Div", IN(scores(&p), input(p.g, "t", HEED_F32, 0, NULL))));
+    assert_refused(p.g, "not one number a row");
+    p = begin();
+    heed_value *s = op(p.g, "Add", IN(scores(&p), mask_input(&p, HEED_F32, B, 1, S, T)));
+    finish_scores(&p, op(p.g, "Mul", IN(s, input(p.g, "t", HEED_F32, 0, NULL))));
+    assert_refused(p.g, "before the scores are multiplied by a tensor");
 }
 
 /* ---- the softmax ---- */
@@ -277,6 +286,27 @@ static void test_einsum(void **state)
         heed_graph_add_output(p.g, set_string(p.g, out, "equation", cases[i].product));
         assert_fused(p.g, cases[i].fused);
     }
+    /* In the order in which projections come, with K and V turned in other ways. */
+    static const char *const orders[][2] = { { "bhqd,bhkd->bhqk", "bhqk,bhkd->bqhd" }, { "bhqd,bhkd->hbqk", "hbqk,bhkd->bhqd" } };
+    for (int i = 0; i < 2; i++) {
+        struct parts p = begin();
+        heed_value *s = set_string(p.g, op(p.g, "Einsum", IN(p.q, p.k)), "equation", orders[i][0]);
+        heed_value *out = op(p.g, "Einsum", IN(softmax(p.g, s, -1), p.v));
+        heed_graph_add_output(p.g, set_string(p.g, out, "equation", orders[i][1]));
+        assert_fused(p.g, 1);
+    }
+    struct parts by_row = begin();
+    static const int64_t q_rows[4] = { B, S, H, D }, k_rows[4] = { B, T, H, D }, v_columns[4] = { B, H, D, T };
+    heed_value *q = input(by_row.g, "q1", HEED_F32, 4, q_rows), *k = input(by_row.g, "k1", HEED_F32, 4, k_rows);
+    heed_value *v = input(by_row.g, "v1", HEED_F32, 4, v_columns);
+    heed_value *x = set_string(by_row.g, op(by_row.g, "Einsum", IN(q, k)), "equation", "bqhd,bkhd->bhqk");
+    x = op(by_row.g, "Einsum",
+           IN(v, softmax(by_row.g, op(by_row.g, "Add", IN(x, mask_input(&by_row, HEED_F32, B, 1, 1, T))), -1)));
+    heed_graph_add_output(by_row.g, set_string(by_row.g, x, "equation", "bhdk,bhqk->bqhd"));
+    struct outcome o = try_graph(by_row.g, 2e-5);
+    assert_int_equal(o.n_fused, 1);
+    assert_int_equal(heed_node_int(find_node(o.graph, "heed", "Attention"), "out_layout", 0), 1);
+    done(&o, by_row.g);
     /* Keys in the rows: the softmax runs over queries. */
     struct parts p = begin();
     heed_value *s = op(p.g, "Einsum", IN(p.q, p.k));
@@ -379,6 +409,52 @@ static void test_where_masks(void **state)
         const heed_value *mask = find_node(o.graph, "heed", "Attention")->inputs[3];
         assert_int_equal(mask->fact.dtype, isinf(cases[i].fill) ? HEED_BOOL : HEED_F32);
         done(&o, p.g);
+    }
+}
+
+/* max(scores + mask, lowest), as OPT and the first CLIP write it: two lowest numbers added up must not hide more than one. */
+static void test_floor(void **state)
+{
+    (void) state;
+    const float lowest = -3.4028234663852886e38f;
+    float low[2][S * T];
+    for (int i = 0; i < S * T; i++)
+        low[0][i] = i % T < 2 || i / T == 1 ? lowest : 0, low[1][i] = i % T > 5 || i / T == 1 ? lowest : 0;
+    const int64_t dims[2] = { S, T };
+    for (int turned = 0; turned < 2; turned++) {
+        struct parts p = begin();
+        heed_value *s = op(p.g, "Add", IN(scaled(&p, 0.3f), constant(p.g, HEED_F32, 2, dims, low[0])));
+        s = op(p.g, "Add", IN(s, constant(p.g, HEED_F32, 2, dims, low[1])));
+        finish_scores(&p, turned ? op(p.g, "Max", IN(scalar(p.g, lowest), s)) : op(p.g, "Max", IN(s, scalar(p.g, lowest))));
+        assert_fused(p.g, 1);
+    }
+    struct parts p = begin();
+    finish_scores(&p,
+                  op(p.g, "Max", IN(op(p.g, "Add", IN(scores(&p), mask_input(&p, HEED_F32, B, 1, S, T))), scalar(p.g, -0.5f))));
+    assert_refused(p.g, "raised to -0.5");
+    p = begin();
+    finish_scores(&p, op(p.g, "Max", IN(scores(&p), scalar(p.g, -0.5f))));
+    assert_refused(p.g, "raised to -0.5");
+}
+
+/* Rows hidden whole by the mask are cleared after the softmax, by the mask itself. */
+static void test_cleared_rows(void **state)
+{
+    (void) state;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct parts p = begin();
+        float numbers[S * T];
+        for (int i = 0; i < S * T; i++) numbers[i] = i / T == 3 || i % 4 == 0 ? -INFINITY : uniform(-1, 1);
+        const int64_t dims[2] = { S, T }, last = -1;
+        heed_value *m = op(p.g, "Neg", IN(constant(p.g, HEED_F32, 2, dims, numbers)));
+        heed_value *x = input(p.g, "x", HEED_F32, 2, dims);
+        m = op(p.g, "Sub", IN(op(p.g, "Abs", IN(x)), m)); /* not a constant */
+        heed_value *s = softmax(p.g, op(p.g, "Add", IN(scaled(&p, 0.3f), m)), -1);
+        heed_value *highest = op(p.g, "ReduceMax", IN(wrong ? x : m, ints(p.g, 1, &last)));
+        heed_value *test = op(p.g, "Equal", IN(highest, scalar(p.g, -INFINITY)));
+        finish(&p, op(p.g, "Where", IN(test, scalar(p.g, 0), s)));
+        if (wrong) assert_refused(p.g, "goes to 'Where_");
+        else assert_fused(p.g, 1);
     }
 }
 
@@ -649,7 +725,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_scale_that_is_not_known),
+        cmocka_unit_test(test_tensor_scales),
         cmocka_unit_test(test_axis),
         cmocka_unit_test(test_not_a_softmax),
         cmocka_unit_test(test_other_softmax),
@@ -663,6 +739,8 @@ int main(void)
         cmocka_unit_test(test_factor_after_mask),
         cmocka_unit_test(test_several_masks),
         cmocka_unit_test(test_where_masks),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_cleared_rows),
         cmocka_unit_test(test_fully_hidden_row),
         cmocka_unit_test(test_masks_that_do_nothing),
         cmocka_unit_test(test_softcap),

@@ -190,7 +190,7 @@ static void compare(const struct problem *p, const heed_program *program)
 static void test_against_definition(void **state)
 {
     (void) state;
-    for (int round = 0; round < 250; round++) {
+    for (int round = 0; round < 150; round++) {
         struct problem p = random_problem();
         heed_tensor inputs[7];
         heed_graph *g = build(&p, inputs);

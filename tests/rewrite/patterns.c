@@ -51,9 +51,8 @@ static void assert_becomes(heed_graph *g, heed_value *result, const char *name, 
     if (name) {
         const heed_node *node = find_node(o.graph, "heed", name);
         if (!node || o.graph->first != o.graph->last) {
-            heed_text printed = { .ctx = ctx };
-            heed_graph_print(o.graph, &printed);
-            fail_msg("not heed.%s alone:\n%s", name, printed.data);
+            print_graph(o.graph);
+            fail_msg("not heed.%s alone", name);
         }
         if (attr) assert_string_equal(heed_node_string(node, attr, ""), text);
     } else

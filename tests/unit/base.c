@@ -1,5 +1,7 @@
 /* Half types, sizes, tensors, arena. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,11 +120,61 @@ static void test_arena_and_text(void **state)
     heed_context_destroy(ctx);
 }
 
+/* ---- threads ---- */
+
+struct counted {
+    heed_context *ctx;
+    _Atomic int seen[1000];
+    _Atomic int bad_worker;
+};
+
+static void count_task(void *arg, int64_t task, int worker)
+{
+    struct counted *c = arg;
+    atomic_fetch_add(&c->seen[task], 1);
+    if (worker < 0 || worker >= heed_context_threads(c->ctx)) atomic_store(&c->bad_worker, 1);
+}
+
+static void nested_task(void *arg, int64_t task, int worker)
+{
+    (void) task, (void) worker;
+    heed_parallel_for(((struct counted *) arg)->ctx, count_task, arg, 10);
+}
+
+static void *second_caller(void *arg)
+{
+    for (int i = 0; i < 200; i++) heed_parallel_for(((struct counted *) arg)->ctx, count_task, arg, 1000);
+    return NULL;
+}
+
+static void test_each_task_runs_once(void **state)
+{
+    (void) state;
+    for (int n = 1; n <= 5; n++) {
+        static struct counted c;
+        memset(&c, 0, sizeof c);
+        heed_context_desc desc;
+        heed_context_desc_init(&desc);
+        desc.n_threads = n;
+        assert_int_equal(heed_context_create(&c.ctx, &desc), HEED_OK);
+        pthread_t other;
+        assert_int_equal(pthread_create(&other, NULL, second_caller, &c), 0); /* two callers of one context */
+        second_caller(&c);
+        pthread_join(other, NULL);
+        for (int t = 0; t < 1000; t++) assert_int_equal(c.seen[t], 400);
+        heed_parallel_for(c.ctx, nested_task, &c, 7);
+        for (int t = 0; t < 1000; t++) assert_int_equal(c.seen[t], t < 10 ? 407 : 400);
+        assert_int_equal(c.bad_worker, 0);
+        heed_context_destroy(c.ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f16_round_trip), cmocka_unit_test(test_bf16_round_trip), cmocka_unit_test(test_sizes_saturate),
-        cmocka_unit_test(test_copy_permutes),  cmocka_unit_test(test_dl_is_checked),   cmocka_unit_test(test_arena_and_text),
+        cmocka_unit_test(test_f16_round_trip),      cmocka_unit_test(test_bf16_round_trip), cmocka_unit_test(test_sizes_saturate),
+        cmocka_unit_test(test_copy_permutes),       cmocka_unit_test(test_dl_is_checked),   cmocka_unit_test(test_arena_and_text),
+        cmocka_unit_test(test_each_task_runs_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

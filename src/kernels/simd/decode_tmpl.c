@@ -4,15 +4,15 @@
  * and converted once for all of them: memory is the limit here. Keys go in blocks. Of a block, first all scores are
  * computed (sums of VL keys are added up across lanes together), then softmax runs along the keys, then values are
  * added up, a few columns at a time that fit in registers. Blocks that the mask hides wholly are not read. The values of a
- * block are asked for while its keys are worked on, and keys a little ahead.
+ * block are asked for while its keys are worked on, and the keys of the next block while its values are, so that memory
+ * never rests.
  */
 #include "kernels/simd/tile.h"
 
 enum {
     ROWS_MOST = ROWS(decode),
-    KEYS = 64,          /* in a block */
-    AHEAD_BYTES = 4096, /* how far ahead keys are asked for */
-    LINE = 64           /* bytes in a cache line */
+    KEYS = 64, /* in a block */
+    LINE = 64  /* bytes in a cache line */
 };
 
 typedef struct work {
@@ -113,35 +113,43 @@ static int open_mask(work *w, int64_t key, int n)
 ALWAYS_INLINE void ask_for(uintptr_t at, int n)
 {
     const uintptr_t end = at + (uintptr_t) n * sizeof(element);
-    for (; at < end; at += LINE) __builtin_prefetch((const void *) at);
+    for (; at < end; at += LINE) __builtin_prefetch((const void *) at, 0, 2);
 }
 
 /* ---- scores ---- */
 
+/* sum[row][key] += q[row][d ..] k[key][d ..], n columns. */
+ALWAYS_INLINE void add_products(int rows, int keys, const work *w, const element *k, int d, int n,
+                                V sum[ROWS_MOST][V_DOT_ACCUMULATORS])
+{
+    const int wide = padded(w->tile->head_dim);
+    UNROLL
+    for (int j = 0; j < keys; j++) {
+        const element *from = k + j * w->k_row + d;
+        V x = n == VL ? v_load_element(from) : v_loadn_element(from, n);
+        UNROLL
+        for (int r = 0; r < rows; r++) sum[r][j] = v_fma(x, v_load_f32(w->q + r * wide + d), sum[r][j]);
+    }
+}
+
 /* Sums over the head dimension, before they are added up across lanes, of `keys` keys with `rows` queries. */
 ALWAYS_INLINE void dot_keys(int rows, int keys, const work *w, const element *k, float *lanes)
 {
-    const int head_dim = w->tile->head_dim, wide = padded(head_dim);
+    const int head_dim = w->tile->head_dim;
     V sum[ROWS_MOST][V_DOT_ACCUMULATORS];
     int d = 0;
     UNROLL
-    for (int r = 0; r < rows; r++) UNROLL
-    for (int j = 0; j < keys; j++) sum[r][j] = v_zero();
-    for (; d + VL <= head_dim; d += VL) UNROLL
-    for (int j = 0; j < keys; j++) {
-        V x = v_load_element(k + j * w->k_row + d);
+    for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int r = 0; r < rows; r++) sum[r][j] = v_fma(x, v_load_f32(w->q + r * wide + d), sum[r][j]);
+        for (int j = 0; j < keys; j++) sum[r][j] = v_zero();
     }
-    if (d < head_dim) UNROLL
-    for (int j = 0; j < keys; j++) {
-        V x = v_loadn_element(k + j * w->k_row + d, head_dim - d);
-        UNROLL
-        for (int r = 0; r < rows; r++) sum[r][j] = v_fma(x, v_load_f32(w->q + r * wide + d), sum[r][j]);
-    }
+    for (; d + VL <= head_dim; d += VL) add_products(rows, keys, w, k, d, VL, sum);
+    if (d < head_dim) add_products(rows, keys, w, k, d, head_dim - d, sum);
     UNROLL
-    for (int r = 0; r < rows; r++) UNROLL
-    for (int j = 0; j < keys; j++) v_store_f32(lanes + (r * VL + j) * VL, sum[r][j]);
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int j = 0; j < keys; j++) v_store_f32(lanes + (r * VL + j) * VL, sum[r][j]);
+    }
 }
 
 /* Keys worked on together, so that a query loaded serves them all. */
@@ -158,10 +166,7 @@ ALWAYS_INLINE void score_block(int rows, const work *w, int n)
         const int left = n - j < VL ? n - j : VL;
         int i = 0;
         for (; i + together <= left; i += together) {
-            for (int e = 0; e < together; e++) {
-                ask_for((uintptr_t) (w->k + (j + i + e) * w->k_row) + AHEAD_BYTES, w->tile->head_dim);
-                ask_for((uintptr_t) (w->v + (j + i + e) * w->v_row), w->tile->head_dim_v);
-            }
+            for (int e = 0; e < together; e++) ask_for((uintptr_t) (w->v + (j + i + e) * w->v_row), w->tile->head_dim_v);
             dot_keys(rows, together, w, w->k + (j + i) * w->k_row, w->lanes + i * VL);
         }
         for (; i < left; i++) dot_keys(rows, 1, w, w->k + (j + i) * w->k_row, w->lanes + i * VL);
@@ -228,20 +233,27 @@ static void soften(work *w, int row, int n)
 ALWAYS_INLINE void add_columns(int rows, int columns, const work *w, int c, int part, int n)
 {
     const int wide = padded(w->tile->head_dim_v);
-    const element *v = w->v + c;
+    const element *v = w->v + c, *next_k = w->k + KEYS * w->k_row + c;
     V sum[ROWS_MOST][V_DOT_ACCUMULATORS];
     UNROLL
-    for (int r = 0; r < rows; r++) UNROLL
-    for (int i = 0; i < columns; i++) sum[r][i] = v_load_f32(w->out + r * wide + c + i * VL);
-    for (int j = 0; j < n; j++, v += w->v_row) UNROLL
-    for (int i = 0; i < columns; i++) {
-        V x = part == VL ? v_load_element(v + i * VL) : v_loadn_element(v, part);
+    for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int r = 0; r < rows; r++) sum[r][i] = v_fma(v_set1(w->scores[r * KEYS + j]), x, sum[r][i]);
+        for (int i = 0; i < columns; i++) sum[r][i] = v_load_f32(w->out + r * wide + c + i * VL);
+    }
+    for (int j = 0; j < n; j++, v += w->v_row, next_k += w->k_row) {
+        ask_for((uintptr_t) next_k, columns * VL);
+        UNROLL
+        for (int i = 0; i < columns; i++) {
+            V x = part == VL ? v_load_element(v + i * VL) : v_loadn_element(v, part);
+            UNROLL
+            for (int r = 0; r < rows; r++) sum[r][i] = v_fma(v_set1(w->scores[r * KEYS + j]), x, sum[r][i]);
+        }
     }
     UNROLL
-    for (int r = 0; r < rows; r++) UNROLL
-    for (int i = 0; i < columns; i++) v_store_f32(w->out + r * wide + c + i * VL, sum[r][i]);
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < columns; i++) v_store_f32(w->out + r * wide + c + i * VL, sum[r][i]);
+    }
 }
 
 ALWAYS_INLINE int columns_together(int rows)

@@ -70,8 +70,10 @@ ALWAYS_INLINE void product_tile(int rows, int vectors, const float *a, ptrdiff_t
     const int width = vectors * VL;
     V sum[V_TILE_ROWS_1][V_TILE_VECTORS], x[V_TILE_VECTORS];
     UNROLL
-    for (int m = 0; m < rows; m++) UNROLL
-    for (int i = 0; i < vectors; i++) sum[m][i] = accumulate ? v_load_f32(c + m * width + i * VL) : v_zero();
+    for (int m = 0; m < rows; m++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) sum[m][i] = accumulate ? v_load_f32(c + m * width + i * VL) : v_zero();
+    }
     for (int k = 0; k < n_k; k++) {
         UNROLL
         for (int i = 0; i < vectors; i++) x[i] = v_load_f32(b + i * VL);
@@ -85,8 +87,10 @@ ALWAYS_INLINE void product_tile(int rows, int vectors, const float *a, ptrdiff_t
         b += width;
     }
     UNROLL
-    for (int m = 0; m < rows; m++) UNROLL
-    for (int i = 0; i < vectors; i++) v_store_f32(c + m * width + i * VL, sum[m][i]);
+    for (int m = 0; m < rows; m++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) v_store_f32(c + m * width + i * VL, sum[m][i]);
+    }
 }
 
 ALWAYS_INLINE int tile_rows(int vectors)
@@ -310,8 +314,10 @@ static void hide_outside(const work *w, panel *p, int64_t key, int n)
 
 ALWAYS_INLINE void rescale(int vectors, float *out, int n, const V *factor)
 {
-    for (int c = 0; c < n; c++) UNROLL
-    for (int i = 0; i < vectors; i++, out += VL) v_store_f32(out, v_mul(v_load_f32(out), factor[i]));
+    for (int c = 0; c < n; c++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++, out += VL) v_store_f32(out, v_mul(v_load_f32(out), factor[i]));
+    }
 }
 
 /* Scores become weights exp(s - maximum); maximum, sum and out follow. */
@@ -326,8 +332,10 @@ ALWAYS_INLINE void soften(int vectors, const work *w, panel *p, int n)
         old[i] = top[i] = v_load_f32(p->maximum + i * VL);
         total[i] = v_zero();
     }
-    for (int j = 0; j < n; j++) UNROLL
-    for (int i = 0; i < vectors; i++) top[i] = v_max(v_load_f32(w->scores + j * width + i * VL), top[i]);
+    for (int j = 0; j < n; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) top[i] = v_max(v_load_f32(w->scores + j * width + i * VL), top[i]);
+    }
     UNROLL
     for (int i = 0; i < vectors; i++) {
         base[i] = v_base(top[i]);
@@ -335,12 +343,14 @@ ALWAYS_INLINE void soften(int vectors, const work *w, panel *p, int n)
         moved = vm_or(moved, vm_and(v_ne(old[i], top[i]), v_ne(old[i], v_set1(-INFINITY))));
         v_store_f32(p->maximum + i * VL, top[i]);
     }
-    for (int j = 0; j < n; j++) UNROLL
-    for (int i = 0; i < vectors; i++) {
-        float *s = w->scores + j * width + i * VL;
-        V e = v_exp_down(v_sub(v_load_f32(s), base[i]));
-        total[i] = v_add(total[i], e);
-        v_store_f32(s, e);
+    for (int j = 0; j < n; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            float *s = w->scores + j * width + i * VL;
+            V e = v_exp_down(v_sub(v_load_f32(s), base[i]));
+            total[i] = v_add(total[i], e);
+            v_store_f32(s, e);
+        }
     }
     const int rescaled = vm_bits(moved) != 0;
     UNROLL
