@@ -18,6 +18,12 @@ struct job {
     _Atomic int64_t next;
 };
 
+struct worker {
+    heed_threads *pool;
+    int number;
+    pthread_t thread;
+};
+
 struct heed_threads {
     heed_allocator allocator;
     int n_threads, n_started;
@@ -27,14 +33,9 @@ struct heed_threads {
     struct job *job; /* NULL: nothing to join */
     int n_asleep;
     int stop;
-    _Atomic int n_inside;   /* threads that joined the job, without the caller; changes under the lock */
-    _Atomic unsigned epoch; /* goes up with every job and with stop; idle threads look at it without the lock */
-    pthread_t threads[];
-};
-
-struct start {
-    heed_threads *pool;
-    int worker;
+    _Atomic int n_inside;    /* threads that joined the job, without the caller; changes under the lock */
+    _Atomic unsigned epoch;  /* goes up with every job and with stop; idle threads look at it without the lock */
+    struct worker workers[]; /* lies here, so that starting threads in the middle of a run allocates nothing */
 };
 
 static void relax(void)
@@ -71,9 +72,8 @@ static void wait_for_work(heed_threads *pool, unsigned seen)
 
 static void *thread_main(void *arg)
 {
-    struct start start = *(struct start *) arg;
-    heed_threads *pool = start.pool;
-    pool->allocator.free(pool->allocator.user, arg);
+    const struct worker *self = arg;
+    heed_threads *pool = self->pool;
     unsigned seen = 0;
     for (;;) {
         wait_for_work(pool, seen);
@@ -85,7 +85,7 @@ static void *thread_main(void *arg)
         pthread_mutex_unlock(&pool->lock);
         if (stop) return NULL;
         if (!job) continue;
-        take_tasks(job, start.worker);
+        take_tasks(job, self->number);
         pthread_mutex_lock(&pool->lock);
         if (--pool->n_inside == 0) pthread_cond_signal(&pool->done);
         pthread_mutex_unlock(&pool->lock);
@@ -94,7 +94,7 @@ static void *thread_main(void *arg)
 
 heed_threads *heed_threads_create(const heed_allocator *allocator, int n_threads)
 {
-    heed_threads *pool = allocator->alloc(allocator->user, 64, sizeof *pool + (size_t) n_threads * sizeof pool->threads[0]);
+    heed_threads *pool = allocator->alloc(allocator->user, 64, sizeof *pool + (size_t) n_threads * sizeof pool->workers[0]);
     if (!pool) return NULL;
     *pool = (heed_threads){ .allocator = *allocator, .n_threads = n_threads };
     pthread_mutex_init(&pool->busy, NULL);
@@ -105,12 +105,12 @@ heed_threads *heed_threads_create(const heed_allocator *allocator, int n_threads
 }
 
 /* Signals are the host's business and its threads'. */
-static int start_thread(pthread_t *thread, struct start *start)
+static int start_thread(struct worker *worker)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, thread_main, start);
+    int failed = pthread_create(&worker->thread, NULL, thread_main, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
 }
@@ -119,13 +119,9 @@ static int start_thread(pthread_t *thread, struct start *start)
 static void start_threads(heed_threads *pool)
 {
     while (pool->n_started < pool->n_threads - 1) {
-        struct start *start = pool->allocator.alloc(pool->allocator.user, 64, sizeof *start);
-        if (!start) break;
-        *start = (struct start){ pool, pool->n_started + 1 };
-        if (start_thread(&pool->threads[pool->n_started], start) != 0) {
-            pool->allocator.free(pool->allocator.user, start);
-            break;
-        }
+        struct worker *worker = &pool->workers[pool->n_started];
+        worker->pool = pool, worker->number = pool->n_started + 1;
+        if (start_thread(worker) != 0) break;
         pool->n_started++;
     }
     pool->n_threads = pool->n_started + 1;
@@ -139,7 +135,7 @@ void heed_threads_destroy(heed_threads *pool)
     atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_release);
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->n_started; i++) pthread_join(pool->threads[i], NULL);
+    for (int i = 0; i < pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->work);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
