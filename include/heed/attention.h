@@ -132,7 +132,8 @@ HEED_API const char *heed_attention_plan_kernel(const heed_attention_plan *plan)
 /* Join two results computed over different keys of the same problem (each without sinks, each with its log-sum-exp):
  *   m = max(lse_a, lse_b), w = exp(lse - m), out = (w_a out_a + w_b out_b) / (w_a + w_b + exp(sink - m)).
  * a and b are f32, f16 or bf16 [batch, heads_q, len_q, head_dim_v], lse [batch, heads_q, len_q] f32; out and out_lse may
- * be a and lse_a. sinks may be NULL and is taken once, here. out_lse may be NULL. Thread-safe. */
+ * be a and lse_a. sinks may be NULL and is taken once, here. out_lse may be NULL. Where a row sees only keys under a mask as low
+ * as f32's lowest number, the log-sum-exp cannot say how many they were, and its parts weigh the same. Thread-safe. */
 HEED_API heed_status heed_attention_merge(heed_context *ctx, const DLTensor *a, const DLTensor *lse_a, const DLTensor *b,
                                           const DLTensor *lse_b, const float *sinks, const DLTensor *out,
                                           const DLTensor *out_lse);

@@ -62,16 +62,15 @@ heed_status heed_context_create(heed_context **out, const heed_context_desc *des
     HEED_TRY(read_desc(&full, desc));
     if (!full.allocator.alloc) full.allocator = (heed_allocator){ NULL, default_alloc, default_free };
 
-    heed_context *ctx = full.allocator.alloc(full.allocator.user, 64, sizeof *ctx);
+    /* One piece of memory for the context and its threads. */
+    const size_t head = (sizeof(heed_context) + 63) / 64 * 64;
+    const int n = full.parallel.run ? 0 : full.n_threads ? full.n_threads : heed_cpu_count();
+    heed_context *ctx = full.allocator.alloc(full.allocator.user, 64, head + (n ? heed_threads_bytes(n) : 0));
     if (!ctx) return heed_fail(HEED_ERR_MEMORY, "no memory for a context");
     *ctx = (heed_context){ full.device, full.allocator, full.parallel, full.log, NULL };
-    if (!ctx->parallel.run) {
-        int n = full.n_threads ? full.n_threads : heed_cpu_count();
-        ctx->threads = heed_threads_create(&full.allocator, n);
-        if (!ctx->threads) {
-            full.allocator.free(full.allocator.user, ctx);
-            return heed_fail(HEED_ERR_MEMORY, "no memory for a pool of %d threads", n);
-        }
+    if (n) {
+        ctx->threads = (heed_threads *) (void *) ((char *) ctx + head);
+        heed_threads_init(ctx->threads, n);
         ctx->parallel = (heed_parallel){ ctx->threads, n, default_run };
     }
     *out = ctx;
@@ -81,7 +80,7 @@ heed_status heed_context_create(heed_context **out, const heed_context_desc *des
 void heed_context_destroy(heed_context *ctx)
 {
     if (!ctx) return;
-    heed_threads_destroy(ctx->threads);
+    heed_threads_stop(ctx->threads);
     heed_allocator allocator = ctx->allocator;
     allocator.free(allocator.user, ctx);
 }

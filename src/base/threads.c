@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 /* How long an idle thread looks for the next job before it sleeps: the pause between two parallel-for of one model run is some
  * microseconds, waking a thread costs tens of them. */
@@ -18,8 +19,13 @@ struct job {
     _Atomic int64_t next;
 };
 
+struct member {
+    pthread_t thread;
+    heed_threads *pool;
+    int worker;
+};
+
 struct heed_threads {
-    heed_allocator allocator;
     int n_threads, n_started;
     pthread_mutex_t busy; /* held by the caller whose job runs */
     pthread_mutex_t lock; /* of what follows */
@@ -27,14 +33,9 @@ struct heed_threads {
     struct job *job; /* NULL: nothing to join */
     int n_asleep;
     int stop;
-    _Atomic int n_inside;   /* threads that joined the job, without the caller; changes under the lock */
-    _Atomic unsigned epoch; /* goes up with every job and with stop; idle threads look at it without the lock */
-    pthread_t threads[];
-};
-
-struct start {
-    heed_threads *pool;
-    int worker;
+    _Atomic int n_inside;    /* threads that joined the job, without the caller; changes under the lock */
+    _Atomic unsigned epoch;  /* goes up with every job and with stop; idle threads look at it without the lock */
+    struct member members[]; /* without the caller */
 };
 
 static void relax(void)
@@ -71,9 +72,8 @@ static void wait_for_work(heed_threads *pool, unsigned seen)
 
 static void *thread_main(void *arg)
 {
-    struct start start = *(struct start *) arg;
-    heed_threads *pool = start.pool;
-    pool->allocator.free(pool->allocator.user, arg);
+    const struct member *member = arg;
+    heed_threads *pool = member->pool;
     unsigned seen = 0;
     for (;;) {
         wait_for_work(pool, seen);
@@ -85,32 +85,35 @@ static void *thread_main(void *arg)
         pthread_mutex_unlock(&pool->lock);
         if (stop) return NULL;
         if (!job) continue;
-        take_tasks(job, start.worker);
+        take_tasks(job, member->worker);
         pthread_mutex_lock(&pool->lock);
         if (--pool->n_inside == 0) pthread_cond_signal(&pool->done);
         pthread_mutex_unlock(&pool->lock);
     }
 }
 
-heed_threads *heed_threads_create(const heed_allocator *allocator, int n_threads)
+size_t heed_threads_bytes(int n_threads)
 {
-    heed_threads *pool = allocator->alloc(allocator->user, 64, sizeof *pool + (size_t) n_threads * sizeof pool->threads[0]);
-    if (!pool) return NULL;
-    *pool = (heed_threads){ .allocator = *allocator, .n_threads = n_threads };
+    return sizeof(heed_threads) + (size_t) n_threads * sizeof(struct member);
+}
+
+void heed_threads_init(heed_threads *pool, int n_threads)
+{
+    memset(pool, 0, heed_threads_bytes(n_threads));
+    pool->n_threads = n_threads;
     pthread_mutex_init(&pool->busy, NULL);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    return pool;
 }
 
 /* Signals are the host's business and its threads'. */
-static int start_thread(pthread_t *thread, struct start *start)
+static int start_thread(struct member *member)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, thread_main, start);
+    int failed = pthread_create(&member->thread, NULL, thread_main, member);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
 }
@@ -119,19 +122,15 @@ static int start_thread(pthread_t *thread, struct start *start)
 static void start_threads(heed_threads *pool)
 {
     while (pool->n_started < pool->n_threads - 1) {
-        struct start *start = pool->allocator.alloc(pool->allocator.user, 64, sizeof *start);
-        if (!start) break;
-        *start = (struct start){ pool, pool->n_started + 1 };
-        if (start_thread(&pool->threads[pool->n_started], start) != 0) {
-            pool->allocator.free(pool->allocator.user, start);
-            break;
-        }
+        struct member *member = &pool->members[pool->n_started];
+        member->pool = pool, member->worker = pool->n_started + 1;
+        if (start_thread(member) != 0) break;
         pool->n_started++;
     }
     pool->n_threads = pool->n_started + 1;
 }
 
-void heed_threads_destroy(heed_threads *pool)
+void heed_threads_stop(heed_threads *pool)
 {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
@@ -139,13 +138,11 @@ void heed_threads_destroy(heed_threads *pool)
     atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_release);
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->n_started; i++) pthread_join(pool->threads[i], NULL);
+    for (int i = 0; i < pool->n_started; i++) pthread_join(pool->members[i].thread, NULL);
     pthread_cond_destroy(&pool->work);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
     pthread_mutex_destroy(&pool->busy);
-    heed_allocator allocator = pool->allocator;
-    allocator.free(allocator.user, pool);
 }
 
 void heed_threads_run(heed_threads *pool, heed_task_fn fn, void *arg, int64_t n_tasks)

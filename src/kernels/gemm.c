@@ -74,7 +74,7 @@ static void pack(const heed_gemm_kernel *kernel, float *panel, const heed_gemm_m
 /* The tile reads a in place where its rows are lines of f32 that do not all fall onto the same few cache sets. */
 static int reads_in_place(const heed_gemm_block *g)
 {
-    return g->a.dtype == HEED_F32 && (g->a.col == 1 || g->k == 1) && (g->m <= 4 || g->a.row % 512 != 0);
+    return g->a.dtype == HEED_F32 && (g->a.col == 1 || g->k == 1) && (g->m <= 4 || g->a.row % 1024 != 0);
 }
 
 /* Room in a line of copied rows: the next row starts in another cache set. */

@@ -38,37 +38,36 @@ heed_status heed_onnx_check_attrs(const node_proto *node)
 
 /* ---- references ---- */
 
-static const attribute_proto *find_attr(size_t n, attribute_proto *const *attrs, const char *name)
+/* The attribute itself, or what its reference stands for in this call; NULL if that was not given. */
+static heed_status resolve(const struct call *call, const attribute_proto *attr, const attribute_proto **out)
 {
-    for (size_t i = 0; i < n; i++)
-        if (attrs[i]->name && strcmp(attrs[i]->name, name) == 0) return attrs[i];
-    return NULL;
-}
-
-static int is_declared(const function_proto *function, const char *name)
-{
-    for (size_t i = 0; i < function->n_attribute; i++)
-        if (strcmp(function->attribute[i], name) == 0) return 1;
-    return 0;
-}
-
-heed_status heed_onnx_resolve_attr(const struct call *call, const attribute_proto *attr, const attribute_proto **out)
-{
-    while (attr && attr->ref_attr_name && *attr->ref_attr_name) {
-        const char *name = attr->ref_attr_name;
-        if (!call) return heed_fail(HEED_ERR_FORMAT, "attribute '%.80s' refers to '%.80s' outside a function", attr->name, name);
-        const function_proto *function = call->function;
-        if (function->n_attribute > MAX_ATTRS || function->n_attribute_proto > MAX_ATTRS)
-            return heed_fail(HEED_ERR_FORMAT, "function '%.80s' has more than %d attributes", function->name, MAX_ATTRS);
-        const attribute_proto *given = find_attr(call->node->n_attribute, call->node->attribute, name);
-        const attribute_proto *preset = find_attr(function->n_attribute_proto, function->attribute_proto, name);
-        if (!given && !preset && !is_declared(function, name))
-            return heed_fail(HEED_ERR_FORMAT, "attribute '%.80s' refers to '%.80s', which function '%.80s' does not have",
-                             attr->name, name, function->name);
-        attr = given ? given : preset;
-        call = given ? call->caller : NULL;
-    }
+    const char *name = attr->ref_attr_name;
     *out = attr;
+    if (!name || !*name) return HEED_OK;
+    if (!call) return heed_fail(HEED_ERR_FORMAT, "attribute '%.80s' refers to '%.80s' outside a function", attr->name, name);
+    const function_proto *function = call->function;
+    *out = NULL;
+    for (size_t i = 0; i < call->node->n_attribute && !*out; i++)
+        if (strcmp(call->node->attribute[i]->name, name) == 0) *out = call->given[i];
+    for (size_t i = 0; i < function->n_attribute_proto && !*out; i++)
+        if (function->attribute_proto[i]->name && strcmp(function->attribute_proto[i]->name, name) == 0)
+            *out = function->attribute_proto[i];
+    for (size_t i = 0; i < function->n_attribute; i++)
+        if (strcmp(function->attribute[i], name) == 0) return HEED_OK;
+    if (*out) return HEED_OK;
+    return heed_fail(HEED_ERR_FORMAT, "attribute '%.80s' refers to '%.80s', which function '%.80s' does not have", attr->name,
+                     name, function->name);
+}
+
+heed_status heed_onnx_give_attrs(struct import *im, struct call *call)
+{
+    const function_proto *function = call->function;
+    if (function->n_attribute > MAX_ATTRS || function->n_attribute_proto > MAX_ATTRS)
+        return heed_fail(HEED_ERR_FORMAT, "function '%.80s' has more than %d attributes", function->name, MAX_ATTRS);
+    call->given = HEED_NEW_N(im->arena, const attribute_proto *, call->node->n_attribute);
+    if (!call->given) return HEED_NO_MEMORY();
+    for (size_t i = 0; i < call->node->n_attribute; i++)
+        HEED_TRY(resolve(call->caller, call->node->attribute[i], &call->given[i]));
     return HEED_OK;
 }
 
@@ -136,7 +135,7 @@ heed_status heed_onnx_attrs(struct import *im, const struct call *call, const no
     for (size_t i = 0; i < proto->n_attribute; i++) {
         heed_attr attr = { .name = proto->attribute[i]->name };
         const attribute_proto *from;
-        HEED_TRY(heed_onnx_resolve_attr(call, proto->attribute[i], &from));
+        HEED_TRY(resolve(call, proto->attribute[i], &from));
         if (!from) continue;
         HEED_TRY(heed_onnx_charge(im, call, cost_of(from)));
         HEED_TRY(convert(im, from, &attr));
@@ -160,7 +159,7 @@ heed_status heed_onnx_constant(struct import *im, const struct call *call, const
     if (node->n_attribute != 1) return heed_fail(HEED_ERR_FORMAT, "has %zu attributes, expected 1", node->n_attribute);
     const char *form = node->attribute[0]->name ? node->attribute[0]->name : "";
     const attribute_proto *attr;
-    HEED_TRY(heed_onnx_resolve_attr(call, node->attribute[0], &attr));
+    HEED_TRY(resolve(call, node->attribute[0], &attr));
     if (!attr) return heed_fail(HEED_ERR_FORMAT, "attribute '%.80s' is not given", form);
     int type = attr_type(attr), i = 0;
     while (constant_forms[i].name && strcmp(constant_forms[i].name, form) != 0) i++;

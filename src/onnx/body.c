@@ -5,6 +5,8 @@
 
 /* Functions in functions and branches in branches. */
 #define MAX_DEPTH 100
+/* Bytes of a name that cost as much as an input when a function is inlined. */
+#define COST_UNIT 16
 
 const char *heed_onnx_domain(const char *domain)
 {
@@ -295,8 +297,7 @@ static heed_status make_if(struct import *im, struct scope *scope, const node_pr
 
 /* ---- functions ---- */
 
-static heed_status check_call(struct import *im, const struct scope *scope, const node_proto *proto,
-                              const function_proto *function)
+static heed_status check_call(const struct scope *scope, const node_proto *proto, const function_proto *function)
 {
     for (const struct call *call = scope->call; call; call = call->caller)
         if (call->function == function) return heed_fail(HEED_ERR_FORMAT, "function '%.80s' calls itself", function->name);
@@ -306,7 +307,7 @@ static heed_status check_call(struct import *im, const struct scope *scope, cons
     if (proto->n_output > function->n_output)
         return heed_fail(HEED_ERR_FORMAT, "wants %zu outputs of function '%.80s', expected at most %zu", proto->n_output,
                          function->name, function->n_output);
-    return heed_onnx_charge(im, scope->call, function->n_input + function->n_output);
+    return HEED_OK;
 }
 
 /* What a call's output stands for, named as the caller has it if the function made it. */
@@ -330,6 +331,7 @@ static heed_status fill_call(struct import *im, struct scope *scope, struct scop
     int first_made = scope->graph->n_values;
     for (size_t i = 0; i < function->n_input; i++) {
         heed_value *value = i < proto->n_input ? inputs[i] : NULL;
+        HEED_TRY(heed_onnx_charge(im, inner->call, 1 + strlen(function->input[i]) / COST_UNIT));
         if (!*function->input[i]) continue;
         HEED_TRY(bind(inner, function->input[i], (struct binding){ .kind = value ? BOUND_VALUE : BOUND_ABSENT, .value = value }));
     }
@@ -345,8 +347,9 @@ static heed_status make_call(struct import *im, struct scope *scope, const node_
     struct scope inner;
     struct call call = { .caller = scope->call, .function = function, .node = proto };
     heed_value **inputs = NULL;
-    HEED_TRY(check_call(im, scope, proto, function));
+    HEED_TRY(check_call(scope, proto, function));
     HEED_TRY(resolve_inputs(im, scope, proto, &inputs));
+    HEED_TRY(heed_onnx_give_attrs(im, &call));
     HEED_TRY(set_name(scope, &call.prefix, proto->name && *proto->name ? proto->name : proto->op_type));
     heed_status status = open_scope(im, &inner, NULL, &call, scope->graph);
     if (!status) status = fill_call(im, scope, &inner, inputs);
@@ -356,21 +359,25 @@ static heed_status make_call(struct import *im, struct scope *scope, const node_
 
 /* ---- the nodes of a scope ---- */
 
-static heed_status find_function(struct import *im, const node_proto *proto, const function_proto **out)
+/* What a node of a function costs each time: its parts, and the lengths of what is copied or looked up. */
+static size_t cost_of(const node_proto *proto)
 {
-    char *key = heed_onnx_function_key(im, proto->domain, proto->op_type, proto->overload);
-    if (!key) return HEED_NO_MEMORY();
-    void **found = heed_names_find(&im->functions, key, strlen(key));
-    *out = found ? *found : NULL;
-    return HEED_OK;
+    size_t cost = 1 + (strlen(proto->op_type) + strlen(text(proto->domain))) / COST_UNIT;
+    for (size_t i = 0; i < proto->n_input; i++) cost += 1 + strlen(proto->input[i]) / COST_UNIT;
+    for (size_t i = 0; i < proto->n_output; i++) cost += 1 + strlen(proto->output[i]) / COST_UNIT;
+    for (size_t i = 0; i < proto->n_attribute; i++) {
+        const attribute_proto *attr = proto->attribute[i];
+        cost += 1 + (strlen(text(attr->name)) + strlen(text(attr->ref_attr_name)) + proto->n_attribute) / COST_UNIT;
+    }
+    return cost;
 }
 
 static heed_status make_node(struct import *im, struct scope *scope, const node_proto *proto)
 {
     const function_proto *function = NULL;
+    if (scope->call) HEED_TRY(heed_onnx_charge(im, scope->call, cost_of(proto)));
     HEED_TRY(heed_onnx_check_attrs(proto));
-    HEED_TRY(heed_onnx_charge(im, scope->call, 1 + proto->n_input + proto->n_output));
-    if (im->functions.n) HEED_TRY(find_function(im, proto, &function));
+    HEED_TRY(heed_onnx_find_function(im, proto, &function));
     if (function) return make_call(im, scope, proto, function);
     if (is_constant(proto)) return HEED_OK; /* when something uses it */
     return is_onnx_op(proto, "If") ? make_if(im, scope, proto) : make_plain(im, scope, proto);

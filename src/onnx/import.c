@@ -17,9 +17,32 @@
 /* A version is looked up for each node. */
 #define MAX_OPSETS 256
 
-char *heed_onnx_function_key(struct import *im, const char *domain, const char *name, const char *overload)
+static char *function_key(struct import *im, const char *domain, const char *name, const char *overload)
 {
-    return heed_arena_printf(im->arena, "%s\n%s\n%s", heed_onnx_domain(domain), name ? name : "", overload ? overload : "");
+    return heed_arena_printf(im->arena, "%s\n%s\n%s", heed_onnx_domain(domain), name, overload ? overload : "");
+}
+
+/* What was found for a node, also if that is nothing. */
+struct lookup {
+    const function_proto *function;
+};
+
+heed_status heed_onnx_find_function(struct import *im, const node_proto *node, const function_proto **out)
+{
+    *out = NULL;
+    if (!im->functions.n) return HEED_OK;
+    struct lookup **known = (struct lookup **) heed_names_at(&im->calls, node);
+    if (!known) return HEED_NO_MEMORY();
+    if (!*known) {
+        struct lookup *lookup = HEED_NEW(im->arena, struct lookup);
+        char *key = function_key(im, node->domain, node->op_type, node->overload);
+        if (!lookup || !key) return HEED_NO_MEMORY();
+        void **found = heed_names_find(&im->functions, key, strlen(key));
+        lookup->function = found ? *found : NULL;
+        *known = lookup;
+    }
+    *out = (*known)->function;
+    return HEED_OK;
 }
 
 heed_status heed_onnx_check_opset(int64_t version)
@@ -30,11 +53,13 @@ heed_status heed_onnx_check_opset(int64_t version)
                      HEED_OPSET_MAX);
 }
 
-static heed_status check_opsets(size_t n, Heed__Onnx__OperatorSetIdProto *const *opsets)
+/* The model's own; those of a function are looked at where something uses them. */
+static heed_status check_opsets(const model_proto *proto)
 {
+    size_t n = proto->n_opset_import;
     if (n > MAX_OPSETS) return heed_fail(HEED_ERR_FORMAT, "%zu opsets, expected at most %d", n, MAX_OPSETS);
     for (size_t i = 0; i < n; i++)
-        if (!*heed_onnx_domain(opsets[i]->domain)) HEED_TRY(heed_onnx_check_opset(opsets[i]->version));
+        if (!*heed_onnx_domain(proto->opset_import[i]->domain)) HEED_TRY(heed_onnx_check_opset(proto->opset_import[i]->version));
     return HEED_OK;
 }
 
@@ -43,13 +68,13 @@ static heed_status add_functions(struct import *im)
     for (size_t i = 0; i < im->proto->n_functions; i++) {
         function_proto *function = im->proto->functions[i];
         if (!function->name || !*function->name) return heed_fail(HEED_ERR_FORMAT, "function %zu has no name", i);
-        char *key = heed_onnx_function_key(im, function->domain, function->name, function->overload);
+        char *key = function_key(im, function->domain, function->name, function->overload);
         void **slot = key ? heed_names_add(&im->functions, key, strlen(key)) : NULL;
         if (!slot) return HEED_NO_MEMORY();
         if (*slot) return heed_fail(HEED_ERR_FORMAT, "function '%.120s' is defined twice", function->name);
         *slot = function;
-        heed_status status = check_opsets(function->n_opset_import, function->opset_import);
-        if (status) return heed_fail_prefix(status, "function '%.120s': ", function->name);
+        if (function->n_opset_import > MAX_OPSETS)
+            return heed_fail(HEED_ERR_FORMAT, "function '%.120s' has more than %d opsets", function->name, MAX_OPSETS);
     }
     return HEED_OK;
 }
@@ -71,7 +96,7 @@ static heed_status build(struct import *im, const void *data, size_t bytes)
     if (im->proto->ir_version > HEED_IR_VERSION_MAX)
         return heed_fail(HEED_ERR_UNSUPPORTED, "IR version %" PRId64 " is not supported, expected at most %d",
                          im->proto->ir_version, HEED_IR_VERSION_MAX);
-    HEED_TRY(check_opsets(im->proto->n_opset_import, im->proto->opset_import));
+    HEED_TRY(check_opsets(im->proto));
     HEED_TRY(add_functions(im));
     heed_graph *graph = im->model->graph;
     if (im->proto->graph->name && !(graph->name = heed_arena_strdup(graph->arena, im->proto->graph->name)))
@@ -90,7 +115,7 @@ static char *folder_of(heed_arena *arena, const char *path)
 static heed_status import(heed_onnx_model *model, const void *data, size_t bytes, const char *path, const char *base_dir)
 {
     struct import im = { .model = model, .folder = base_dir, .budget = UNFOLD_BUDGET, .arena = heed_arena_create(model->ctx) };
-    im.functions.arena = im.tensors.arena = im.files.arena = im.arena;
+    im.functions.arena = im.calls.arena = im.tensors.arena = im.files.arena = im.arena;
     heed_status status = HEED_OK;
     model->graph = heed_graph_create(model->ctx);
     if (!im.arena || !model->graph) status = HEED_NO_MEMORY();

@@ -10,8 +10,8 @@
 #define HEED_ONNX_IMPORTER_H
 
 #include "graph/graph.h"
-#include "onnx.pb-c.h"
 #include "onnx/names.h"
+#include "onnx/onnx.pb-c.h"
 #include "onnx/pool.h"
 
 typedef Heed__Onnx__ModelProto model_proto;
@@ -48,7 +48,8 @@ struct call {
     const struct call *caller; /* NULL: the main graph */
     const function_proto *function;
     const node_proto *node;
-    const char *prefix; /* of names inside */
+    const char *prefix;            /* of names inside */
+    const attribute_proto **given; /* for each attribute of the node: what it is, NULL if the caller was not given it */
 };
 
 /* One import on its way. */
@@ -58,7 +59,8 @@ struct import {
     const char *folder;   /* of external data; NULL: none */
     heed_arena *arena;    /* gone after the import */
     heed_names functions; /* by domain, name and overload: function_proto */
-    heed_names tensors;   /* by the address of the tensor_proto: heed_tensor that was made of it */
+    heed_names calls;     /* by the address of a node_proto: struct lookup */
+    heed_names tensors;   /* by the address of what a tensor was made of: heed_tensor. One for all calls of a function */
     heed_names files;     /* by location: heed_onnx_map */
     int depth;            /* of functions and branches */
     int64_t budget;       /* what inlining may still cost */
@@ -91,14 +93,15 @@ struct scope {
 #define HEED_NO_MEMORY() heed_fail(HEED_ERR_MEMORY, "no memory to import the model")
 
 /* import.c */
-char *heed_onnx_function_key(struct import *im, const char *domain, const char *name, const char *overload);
+/* The model's function that a node calls, NULL if it is an operator. */
+heed_status heed_onnx_find_function(struct import *im, const node_proto *node, const function_proto **out);
 heed_status heed_onnx_check_opset(int64_t version);
 
 /* tensor.c */
 heed_dtype heed_onnx_dtype(int64_t code); /* HEED_DTYPE_NONE for what heed does not know */
 const char *heed_onnx_type_name(int64_t code);
 heed_status heed_onnx_tensor(struct import *im, const tensor_proto *proto, const char *name, const heed_tensor **out);
-/* A rank-1 (or 0, if n is -1) tensor of data that stays alive; made once for each key. */
+/* A rank-1 (or 0, if n is -1) tensor of data in the message; made once for each key. */
 heed_status heed_onnx_list(struct import *im, const void *key, heed_dtype dtype, const void *data, int64_t n,
                            const heed_tensor **out);
 /* What is declared of a value, as far as heed has the type and rank; info may be NULL. */
@@ -111,9 +114,10 @@ heed_status heed_onnx_external(struct import *im, const tensor_proto *proto, siz
 void heed_onnx_unmap(struct heed_onnx_map *maps);
 
 /* attr.c */
+/* Pay for something that inlining does once for each call; what lies outside functions is free. */
 heed_status heed_onnx_charge(struct import *im, const struct call *call, size_t cost);
-/* The attribute itself, or what its reference stands for in this call; NULL if that was not given. */
-heed_status heed_onnx_resolve_attr(const struct call *call, const attribute_proto *attr, const attribute_proto **out);
+/* Fill call->given. */
+heed_status heed_onnx_give_attrs(struct import *im, struct call *call);
 heed_status heed_onnx_attrs(struct import *im, const struct call *call, const node_proto *proto, heed_node *node);
 /* The tensor of a Constant node. */
 heed_status heed_onnx_constant(struct import *im, const struct call *call, const node_proto *node, const char *name,

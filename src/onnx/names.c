@@ -55,3 +55,13 @@ void **heed_names_add(heed_names *names, const void *key, size_t bytes)
     }
     return &slot->pointer;
 }
+
+void **heed_names_at(heed_names *names, const void *address)
+{
+    void **found = heed_names_find(names, &address, sizeof address);
+    if (found) return found;
+    const void **key = HEED_NEW(names->arena, const void *);
+    if (!key) return NULL;
+    *key = address;
+    return heed_names_add(names, key, sizeof address);
+}

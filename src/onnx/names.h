@@ -15,5 +15,7 @@ typedef struct heed_names {
 void **heed_names_find(const heed_names *names, const void *key, size_t bytes);
 /* The same, added with a NULL pointer if it is not there. NULL where there is no memory. Valid until the next add. */
 void **heed_names_add(heed_names *names, const void *key, size_t bytes);
+/* The same for a table of addresses: what belongs to this one. */
+void **heed_names_at(heed_names *names, const void *address);
 
 #endif

@@ -166,22 +166,9 @@ static heed_status make_tensor(struct import *im, const tensor_proto *proto, hee
     return HEED_OK;
 }
 
-/* Where the tensor made of what lies at `key` is or goes, so that a function called twice has its constants once. */
-static const heed_tensor **made_of(struct import *im, const void *key)
-{
-    void **made = heed_names_find(&im->tensors, &key, sizeof key);
-    if (!made) {
-        const void **kept = HEED_NEW(im->arena, const void *);
-        if (!kept) return NULL;
-        *kept = key;
-        made = heed_names_add(&im->tensors, kept, sizeof key);
-    }
-    return (const heed_tensor **) made;
-}
-
 heed_status heed_onnx_tensor(struct import *im, const tensor_proto *proto, const char *name, const heed_tensor **out)
 {
-    const heed_tensor **made = made_of(im, proto);
+    void **made = heed_names_at(&im->tensors, proto);
     heed_tensor *t = made && !*made ? HEED_NEW(im->model->graph->arena, heed_tensor) : NULL;
     if (!made || (!*made && !t)) return HEED_NO_MEMORY();
     if (t) {
@@ -196,7 +183,7 @@ heed_status heed_onnx_tensor(struct import *im, const tensor_proto *proto, const
 heed_status heed_onnx_list(struct import *im, const void *key, heed_dtype dtype, const void *data, int64_t n,
                            const heed_tensor **out)
 {
-    const heed_tensor **made = made_of(im, key);
+    void **made = heed_names_at(&im->tensors, key);
     heed_tensor *t = made && !*made ? HEED_NEW(im->model->graph->arena, heed_tensor) : NULL;
     if (!made || (!*made && !t)) return HEED_NO_MEMORY();
     if (t) {

@@ -129,6 +129,18 @@ static heed_status infer_batch(heed_infer *i, int64_t *batch)
     return HEED_OK;
 }
 
+/* Heads or rows of q against those of the mask: one of q's is repeated, as the sum of scores and mask would. */
+static heed_status infer_repeated(heed_infer *i, int64_t size, int from_right, int64_t *out)
+{
+    const heed_fact *mask = i->n_in > MASK ? i->in[MASK] : NULL;
+    *out = size;
+    if (!mask || mask->rank < from_right) return HEED_OK;
+    if (heed_infer_broadcast_dim(i, size, mask->dims[mask->rank - from_right], out) != HEED_OK)
+        return heed_infer_fail(i, "the mask has shape %s, which does not repeat to q's %s", heed_infer_shape_text(i, mask),
+                               heed_infer_shape_text(i, i->in[Q]));
+    return HEED_OK;
+}
+
 static heed_status check_vector(heed_infer *i, int input, const char *name, heed_dtype dtype, int64_t n)
 {
     const heed_fact *f = input < i->n_in ? i->in[input] : NULL;
@@ -174,9 +186,11 @@ static heed_status infer_attention(heed_infer *i)
                                (long long) heads_kv);
     HEED_TRY(infer_batch(i, &batch));
     out->rank = q->rank;
+    if (q->rank > 3) HEED_TRY(infer_repeated(i, heads, 3, &heads));
+    HEED_TRY(infer_repeated(i, q->dims[q->rank - 2], 2, &out->dims[q->rank - 2]));
     if (q->rank > 2) out->dims[0] = batch;
     if (q->rank > 3) out->dims[1] = heads;
-    out->dims[q->rank - 2] = q->dims[q->rank - 2], out->dims[q->rank - 1] = v->dims[q->rank - 1];
+    out->dims[q->rank - 1] = v->dims[q->rank - 1];
     HEED_TRY(check_vector(i, SINKS, "sinks", HEED_F32, heads));
     HEED_TRY(check_vector(i, KEY_LENGTHS, "key_lengths", HEED_I64, batch));
     return check_vector(i, OFFSETS, "offsets", HEED_I64, batch);
@@ -212,6 +226,8 @@ static heed_attention_tensors tensors_of(const heed_compute *c)
                                  .v = as_four(c->in[V], batch),
                                  .out = as_four(c->out[0], batch),
                                  .offset = heed_node_int(c->node, "offset", 0) };
+    for (int d = 1; d <= 2; d++) /* rows and heads of the mask that q has once */
+        if (t.q.dims[d] != t.out.dims[d]) t.q.dims[d] = t.out.dims[d], t.q.strides[d] = 0;
     if (heed_compute_has(c, MASK)) t.mask = mask_of(c->in[MASK], c->in[Q]->rank);
     return t;
 }

@@ -13,15 +13,20 @@ static heed_status cannot(const heed_node *node, const char *why)
     return heed_fail(HEED_ERR_UNSUPPORTED, "%s: cannot be computed ahead: %s", node->op, why);
 }
 
+/* A fact for each input that says what its data are, whatever was found out before. */
 static heed_status read_inputs(const heed_node *node, heed_infer *i, const heed_tensor **tensors, size_t *bytes)
 {
     const heed_fact **in = (const heed_fact **) i->in;
     for (int k = 0; k < node->n_inputs; k++) {
         if (!node->inputs[k]) continue;
-        in[k] = &node->inputs[k]->fact;
-        tensors[k] = in[k]->value;
-        if (!tensors[k]) return cannot(node, "an input is not known");
-        *bytes = heed_size_add(*bytes, heed_tensor_bytes(tensors[k]));
+        const heed_tensor *t = tensors[k] = node->inputs[k]->fact.value;
+        if (!t) return cannot(node, "an input is not known");
+        heed_fact *fact = HEED_NEW(i->arena, heed_fact);
+        if (!fact) return heed_infer_memory(i);
+        fact->dtype = t->dtype, fact->rank = t->rank, fact->value = t;
+        memcpy(fact->dims, t->dims, sizeof fact->dims);
+        in[k] = fact;
+        *bytes = heed_size_add(*bytes, heed_tensor_bytes(t));
     }
     return HEED_OK;
 }

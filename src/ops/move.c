@@ -110,37 +110,24 @@ static heed_status reshape_target(heed_infer *i, const int64_t *ints, int n, int
     return HEED_OK;
 }
 
-/* Remove from both lists the dimensions that are in both; a symbol is worth removing before any arithmetic. */
-static void cancel(int64_t *a, int *n_a, int64_t *b, int *n_b)
-{
-    for (int k = 0; k < *n_a; k++) {
-        for (int j = 0; j < *n_b; j++) {
-            if (a[k] != b[j] || a[k] == HEED_DIM_UNKNOWN || a[k] == 0) continue;
-            a[k--] = a[--*n_a], b[j] = b[--*n_b];
-            break;
-        }
-    }
-}
-
 static heed_status solve_hole(heed_infer *i, int hole)
 {
     const heed_fact *in = i->in[0];
     heed_fact *out = &i->out[0];
-    int64_t from[HEED_RANK_MAX], to[HEED_RANK_MAX], total = 1, rest = 1;
-    int n_from = in->rank, n_to = 0;
-    memcpy(from, in->dims, sizeof from);
-    for (int d = 0; d < out->rank; d++)
-        if (d != hole) to[n_to++] = out->dims[d];
-    cancel(from, &n_from, to, &n_to);
-    for (int k = 0; k < n_from; k++) total = heed_dims_mul(i->dims, total, from[k]);
-    for (int k = 0; k < n_to; k++) rest = heed_dims_mul(i->dims, rest, to[k]);
+    int64_t total = heed_infer_product(i, in, 0, in->rank), rest = 1;
+    int known = total >= 0;
+    for (int d = 0; d < out->rank; d++) {
+        if (d == hole) continue;
+        rest = heed_dims_mul(i->dims, rest, out->dims[d]);
+        known = known && out->dims[d] >= 0;
+    }
     out->dims[hole] = HEED_DIM_UNKNOWN;
     if (rest == 0) { /* a run knows what is empty */
         if (heed_fact_shape_known(in))
             return heed_infer_fail(i, "shape[%d] is -1, but the other entries make an empty tensor", hole);
         return HEED_OK;
     }
-    if (total >= 0 && rest >= 0 && total % rest != 0)
+    if (known && (rest < 0 || total % rest != 0)) /* rest < 0: it overflows */
         return heed_infer_fail(i, "a tensor of shape %s does not divide into shape %s", heed_infer_shape_text(i, in),
                                heed_infer_shape_text(i, out));
     out->dims[hole] = heed_dims_div(i->dims, total, rest);

@@ -9,6 +9,9 @@
 #include "ops/gemm.h"
 #include "ops/line_io.h"
 
+#define SIZE_LIMIT ((int64_t) 1 << 40) /* of N and K */
+#define BLOCK_MAX ((int64_t) 1 << 20)
+
 enum { A, B, SCALES, ZEROS, GROUP_INDEX, BIAS, N_INPUTS };
 
 /* ---- shapes ---- */
@@ -26,7 +29,7 @@ static sizes sizes_of(const heed_node *node)
                 0,
                 0,
                 0 };
-    if (s.block <= 0 || s.k <= 0) return s;
+    if (s.block <= 0 || s.block > BLOCK_MAX || s.k <= 0 || s.k > SIZE_LIMIT) return s; /* the rule refuses these */
     s.blocks = (s.k + s.block - 1) / s.block;
     s.block_bytes = s.block / 8 * s.bits;
     s.zero_bytes = (s.blocks * s.bits + 7) / 8;
@@ -35,12 +38,12 @@ static sizes sizes_of(const heed_node *node)
 
 static heed_status check_sizes(heed_infer *i, const sizes *s)
 {
-    const int64_t most = (int64_t) 1 << 40;
-    if (s->n < 1 || s->n > most || s->k < 1 || s->k > most)
-        return heed_infer_fail(i, "N is %lld and K is %lld, expected 1 or more", (long long) s->n, (long long) s->k);
+    if (s->n < 1 || s->n > SIZE_LIMIT || s->k < 1 || s->k > SIZE_LIMIT)
+        return heed_infer_fail(i, "N is %lld and K is %lld, expected 1 to %lld", (long long) s->n, (long long) s->k,
+                               (long long) SIZE_LIMIT);
     if (s->bits != 4 && s->bits != 8)
         return heed_fail(HEED_ERR_UNSUPPORTED, "%s: bits is %lld, supported are 4 and 8", i->node->op, (long long) s->bits);
-    if (s->block < 16 || s->block > (1 << 20) || (s->block & (s->block - 1)))
+    if (s->block < 16 || s->block > BLOCK_MAX || (s->block & (s->block - 1)))
         return heed_infer_fail(i, "block_size is %lld, expected a power of two from 16 on", (long long) s->block);
     return HEED_OK;
 }

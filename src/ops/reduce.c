@@ -194,26 +194,29 @@ static void map_block(double *x, map how, int64_t n, const double *max, int64_t 
     }
 }
 
-/* The common case: dense f32. Lanes of f32 for a block, which is short. 0 if it is another case. */
+/* The common cases of f32 and halves. Lanes of f32 for a block, which is short. 0 if it is another case. */
 static int fold_f32(const float *x, int64_t n, fold how, map by, double *result)
 {
     float lanes[LANES];
-    int64_t k = 0;
-    if (by != MAP_SAME && !(by == MAP_SQUARE && how == FOLD_SUM)) return 0;
-    if (how == FOLD_PROD) return 0;
+    int64_t k = 0, nans = 0;
+    if (how == FOLD_PROD || (by != MAP_SAME && !(by == MAP_SQUARE && how == FOLD_SUM))) return 0;
     for (int j = 0; j < LANES; j++) lanes[j] = (float) neutral(how);
     for (; k + LANES <= n; k += LANES) {
+        const float *v = x + k;
         if (how == FOLD_MAX) {
-            for (int j = 0; j < LANES; j++) lanes[j] = x[k + j] > lanes[j] || x[k + j] != x[k + j] ? x[k + j] : lanes[j];
+            for (int j = 0; j < LANES; j++) lanes[j] = v[j] > lanes[j] ? v[j] : lanes[j];
         } else if (how == FOLD_MIN) {
-            for (int j = 0; j < LANES; j++) lanes[j] = x[k + j] < lanes[j] || x[k + j] != x[k + j] ? x[k + j] : lanes[j];
+            for (int j = 0; j < LANES; j++) lanes[j] = v[j] < lanes[j] ? v[j] : lanes[j];
         } else if (by == MAP_SQUARE) {
-            for (int j = 0; j < LANES; j++) lanes[j] += x[k + j] * x[k + j];
+            for (int j = 0; j < LANES; j++) lanes[j] += v[j] * v[j];
         } else {
-            for (int j = 0; j < LANES; j++) lanes[j] += x[k + j];
+            for (int j = 0; j < LANES; j++) lanes[j] += v[j];
         }
     }
-    for (; k < n; k++) lanes[k % LANES] = (float) fold_two(how, lanes[k % LANES], by == MAP_SQUARE ? x[k] * x[k] : x[k]);
+    if (how == FOLD_MAX || how == FOLD_MIN)
+        for (int64_t j = 0; j < k; j++) nans += x[j] != x[j]; /* the lanes have passed over them */
+    if (nans) *result = NAN;
+    for (; k < n; k++) *result = fold_two(how, *result, by == MAP_SQUARE ? x[k] * x[k] : x[k]);
     for (int j = 0; j < LANES; j++) *result = fold_two(how, *result, lanes[j]);
     return 1;
 }
@@ -221,7 +224,12 @@ static int fold_f32(const float *x, int64_t n, fold how, map by, double *result)
 static double fold_block(const struct job *job, const char *at, int64_t n, fold how, map by, double max, double result)
 {
     int64_t step = job->reduced.step[job->reduced.n - 1];
-    if (job->type == HEED_F32 && step == 4 && fold_f32((const float *) at, n, how, by, &result)) return result;
+    float narrow[BLOCK];
+    if (job->type != HEED_F64 && heed_dtype_is_float(job->type)) {
+        const float *x = job->type == HEED_F32 && step == 4 ? (const float *) at : narrow;
+        if (x == narrow) heed_cast_line(HEED_F32, narrow, 4, job->type, at, step, n);
+        if (fold_f32(x, n, how, by, &result)) return result;
+    }
     double block[BLOCK], lanes[4];
     heed_cast_line(HEED_F64, block, 8, job->type, at, step, n);
     map_block(block, by, n, &max, 0);

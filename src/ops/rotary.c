@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/line_io.h"
+#include "ops/rotary.h"
 
 /* Inputs by number: com.microsoft has the positions before the caches. */
 typedef struct inputs {
@@ -132,23 +133,15 @@ static heed_status check_positions(const heed_compute *c, const rotary *r)
     return HEED_OK;
 }
 
-static void turn(const rotary *r, float *y, const float *x, const float *cosines, const float *sines)
+void heed_rotate(float *y, const float *x, const float *cosines, const float *sines, int64_t half, int64_t dim, int interleaved)
 {
-    int64_t half = r->half;
-    if (r->interleaved) {
-        for (int64_t i = 0; i < half; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            y[2 * i] = cosines[i] * a - sines[i] * b;
-            y[2 * i + 1] = sines[i] * a + cosines[i] * b;
-        }
-    } else {
-        for (int64_t i = 0; i < half; i++) {
-            float a = x[i], b = x[i + half];
-            y[i] = cosines[i] * a - sines[i] * b;
-            y[i + half] = sines[i] * a + cosines[i] * b;
-        }
+    int64_t apart = interleaved ? 1 : half, step = interleaved ? 2 : 1;
+    for (int64_t i = 0; i < half; i++) {
+        float a = x[i * step], b = x[i * step + apart];
+        y[i * step] = cosines[i] * a - sines[i] * b;
+        y[i * step + apart] = sines[i] * a + cosines[i] * b;
     }
-    memcpy(y + 2 * half, x + 2 * half, (size_t) (r->dim - 2 * half) * sizeof *y);
+    if (y != x) memcpy(y + 2 * half, x + 2 * half, (size_t) (dim - 2 * half) * sizeof *y);
 }
 
 static const float *cache_row(const rotary *r, const heed_tensor *cache, int64_t b, int64_t s, float *line)
@@ -170,7 +163,7 @@ static void position_task(void *arg, int64_t task, int worker)
         int64_t to = b * r->y_strides[0] + h * r->y_strides[1] + s * r->y_strides[2];
         const float *x = heed_row_load(lines, r->x->dtype, r->x->data, from, r->x_strides[3], r->dim);
         float *y = heed_row_target(lines + r->dim, r->y->dtype, r->y->data, to, r->y_strides[3]);
-        turn(r, y, x, cosines, sines);
+        heed_rotate(y, x, cosines, sines, r->half, r->dim, r->interleaved);
         heed_row_store(r->y->dtype, r->y->data, to, r->y_strides[3], y, r->dim);
     }
 }

@@ -5,18 +5,21 @@
 
 /* ---- Where ---- */
 
+/* y, with the bits in which x differs turned where the condition holds: vectors without a blend instruction. */
+#define CHOOSE(T, x, y) ((y) ^ (((x) ^ (y)) & (T) (0 - (T) (((const uint8_t *) at[1])[k] != 0))))
+
 #define WHERE(name, T)                                                                                                           \
     static void name(char *const *at, const int64_t *steps, int64_t n)                                                           \
     {                                                                                                                            \
         const int64_t dense = sizeof(T);                                                                                         \
         if (steps[1] == 1 && steps[2] == dense && steps[3] == 0) {                                                               \
             const T y = *(const T *) at[3];                                                                                      \
-            HEED_LINE_LOOP(T, , ((const uint8_t *) at[1])[k] ? ((const T *) at[2])[k] : y)                                       \
+            HEED_LINE_LOOP(T, const T x = ((const T *) at[2])[k], CHOOSE(T, x, y))                                               \
         } else if (steps[1] == 1 && steps[2] == 0 && steps[3] == dense) {                                                        \
             const T x = *(const T *) at[2];                                                                                      \
-            HEED_LINE_LOOP(T, , ((const uint8_t *) at[1])[k] ? x : ((const T *) at[3])[k])                                       \
+            HEED_LINE_LOOP(T, const T y = ((const T *) at[3])[k], CHOOSE(T, x, y))                                               \
         } else if (steps[1] == 1 && steps[2] == dense && steps[3] == dense) {                                                    \
-            HEED_LINE_LOOP(T, , ((const uint8_t *) at[1])[k] ? ((const T *) at[2])[k] : ((const T *) at[3])[k])                  \
+            HEED_LINE_LOOP(T, const T x = ((const T *) at[2])[k]; const T y = ((const T *) at[3])[k], CHOOSE(T, x, y))           \
         } else {                                                                                                                 \
             for (int64_t k = 0; k < n; k++)                                                                                      \
                 ((T *) at[0])[k] = *(const uint8_t *) (at[1] + k * steps[1]) ? *(const T *) (at[2] + k * steps[2])               \

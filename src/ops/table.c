@@ -21,6 +21,7 @@
     X(fill) \
     X(gather) \
     X(gelu) \
+    X(group_query) \
     X(join) \
     X(matmul) \
     X(move) \

@@ -14,14 +14,14 @@
     FLOATS(name, expr)                                                                                                           \
     static heed_line_fn *const name##_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(name) };
 
-/* Through a vector kernel for dense f32; that serves the halves too. */
+/* Through a vector kernel for f32; that serves the halves too. */
 #define KERNEL_FUNCTION(name, expr)                                                                                              \
-    HEED_LINE1(name##_each, float, float, expr)                                                                                  \
     HEED_LINE1(name##_f64, double, double, expr)                                                                                 \
     static void name##_f32(char *const *at, const int64_t *steps, int64_t n)                                                     \
     {                                                                                                                            \
-        if (steps[1] == 4) heed_row_kernels_get()->name((float *) at[0], (const float *) at[1], n);                              \
-        else name##_each(at, steps, n);                                                                                          \
+        float *y = (float *) at[0];                                                                                              \
+        if (steps[1] != 4) heed_cast_line(HEED_F32, y, 4, HEED_F32, at[1], steps[1], n);                                         \
+        heed_row_kernels_get()->name(y, steps[1] == 4 ? (const float *) at[1] : y, n);                                           \
     }                                                                                                                            \
     static heed_line_fn *const name##_lines[HEED_DTYPE_COUNT] = { HEED_FLOAT_TABLE(name) };
 
@@ -36,9 +36,9 @@ static inline double softplus_of(double x)
     return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
-KERNEL_FUNCTION(exp, sizeof x == 4 ? expf((float) x) : exp(x))
-KERNEL_FUNCTION(erf, sizeof x == 4 ? erff((float) x) : erf(x))
-KERNEL_FUNCTION(tanh, sizeof x == 4 ? tanhf((float) x) : tanh(x))
+KERNEL_FUNCTION(exp, exp(x))
+KERNEL_FUNCTION(erf, erf(x))
+KERNEL_FUNCTION(tanh, tanh(x))
 KERNEL_FUNCTION(sigmoid, sigmoid_of(x))
 
 #define MATH(name) sizeof x == 4 ? name##f((float) x) : name(x)
@@ -74,7 +74,7 @@ FUNCTION(mish, x *tanh(softplus_of(x)))
 WITH_INTS(neg, -x, 0 - (uint64_t) x, 0 - (uint64_t) x)
 WITH_INTS(abs, fabs(x), x < 0 ? 0 - (uint64_t) x : (uint64_t) x, x)
 WITH_INTS(sign, x > 0 ? 1 : x < 0 ? -1 : x, (x > 0) - (x < 0), x > 0)
-WITH_INTS(relu, x > 0 || x != x ? x : 0, x > 0 ? x : 0, x)
+WITH_INTS(relu, x<0 ? 0 : x, x> 0 ? x : 0, x)
 
 HEED_LINE1(is_nan_f32, float, uint8_t, x != x)
 HEED_LINE1(is_nan_f64, double, uint8_t, x != x)

@@ -13,6 +13,7 @@
 
 /* Loops whose iterations do not depend on each other, though output and input may be the same memory. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* a permission, not a wish: loops of libm calls stay as they are */
 #define HEED_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 #define HEED_IVDEP _Pragma("GCC ivdep")

@@ -261,10 +261,8 @@ static int take_inner(heed_attention_match *match, heed_value *value, const char
     return 1;
 }
 
-/* Element by element between the scores and a mask: the scores keep their shape. */
-static int keeps_shape(heed_attention_match *match, const heed_node *node, const heed_value *scores, const heed_value *mask)
+static int refuse_misfit(heed_attention_match *match, const heed_node *node, const heed_value *scores, const heed_value *mask)
 {
-    if (heed_match_same_shape(&node->outputs[0]->fact, &scores->fact)) return 1;
     heed_text text = { .ctx = match->graph->ctx };
     heed_fact_print(match->graph, &mask->fact, &text);
     heed_text_add(&text, " to the scores' ");
@@ -273,6 +271,26 @@ static int keeps_shape(heed_attention_match *match, const heed_node *node, const
                           text.data && !text.failed ? text.data : "?");
     heed_text_free(&text);
     return 0;
+}
+
+/* Element by element between the scores and a tensor: the scores keep their shape. */
+static int keeps_shape(heed_attention_match *match, const heed_node *node, const heed_value *scores, const heed_value *mask)
+{
+    return heed_match_same_shape(&node->outputs[0]->fact, &scores->fact) || refuse_misfit(match, node, scores, mask);
+}
+
+/* The same for a mask, whose last two sizes may be symbols of their own ("keys" beside "past + len"). The number of keys is
+ * then the scores' or 1, because the product with V has as many terms as V has rows; and a mask of more rows than one query
+ * gives each of them that query, which heed.Attention does too. */
+static int mask_fits(heed_attention_match *match, const heed_node *node, const heed_value *scores, const heed_value *mask)
+{
+    const heed_fact *out = &node->outputs[0]->fact, *in = &scores->fact;
+    int fits = out->rank == in->rank && in->rank >= 2;
+    for (int i = 0; fits && i < in->rank; i++) {
+        const int both_known = out->dims[i] >= 0 && in->dims[i] >= 0;
+        fits = heed_match_same_dim(out->dims[i], in->dims[i]) || (i >= in->rank - 2 && !both_known);
+    }
+    return fits || refuse_misfit(match, node, scores, mask);
 }
 
 static int add_mask(heed_attention_match *match, const heed_score_mask *mask)
@@ -299,7 +317,7 @@ static heed_value *step_add(heed_attention_match *match, const heed_node *node)
         heed_attention_refuse(match, "the scores are subtracted in %s", label(match, node));
         return NULL;
     }
-    if (!keeps_shape(match, node, scores, mask)) return NULL;
+    if (!mask_fits(match, node, scores, mask)) return NULL;
     const heed_score_mask added = { .kind = HEED_SCORES_ADDED,
                                     .value = mask,
                                     .factor = sub ? -match->scale : match->scale,

@@ -148,12 +148,12 @@ static void fill(array *a, double spread)
                 for (int64_t d = 0; d < a->dims[3]; d++) array_set(a, b, h, i, d, spread * rng_normal());
 }
 
-static double random_mask_value(heed_dtype dtype)
+static double random_mask_value(heed_dtype dtype, int moderate)
 {
     int64_t kind = rng_below(4);
     if (dtype == HEED_BOOL) return kind != 0;
     if (kind == 0) return -INFINITY;
-    if (kind == 1 && dtype != HEED_F16) return dtype == HEED_F32 ? -FLT_MAX : -3.3895313892515355e38;
+    if (kind == 1 && dtype != HEED_F16 && !moderate) return dtype == HEED_F32 ? -FLT_MAX : -3.3895313892515355e38;
     return rng_normal();
 }
 
@@ -169,7 +169,7 @@ static void make_mask(sample *c)
     for (int64_t b = 0; b < dims[0]; b++)
         for (int64_t h = 0; h < dims[1]; h++)
             for (int64_t i = 0; i < dims[2]; i++)
-                for (int64_t j = 0; j < dims[3]; j++) array_set(&c->mask, b, h, i, j, random_mask_value(dtype));
+                for (int64_t j = 0; j < dims[3]; j++) array_set(&c->mask, b, h, i, j, random_mask_value(dtype, s->mask_moderate));
     for (int i = 0; i < 4; i++)
         if (dims[i] == 1) c->mask.strides[i] = 0;
     int skip = 4 - s->mask_rank;

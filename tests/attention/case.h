@@ -47,6 +47,7 @@ typedef struct spec {
     heed_mask_kind mask;
     unsigned mask_repeat; /* bit i: dimension i of the mask has size 1 */
     int mask_rank;
+    int mask_moderate; /* no mask of the type's lowest number */
     heed_offset_mode offset_mode;
     int64_t offset, window_left, window_right;
     int sinks, key_lengths, lse;

@@ -117,6 +117,25 @@ def function_and_if_case(rng):
     return graph, [attend], inputs, [y.astype(np.float32), z.astype(np.float32)], {"attention_calls": 2}
 
 
+def mask_with_rows_of_its_own(rng):
+    """One query and a mask of three rows for one key column: the sum repeats the query for each row, and the mask for each key."""
+    q, k, v = (rng.standard_normal((2, 2, n, 8)).astype(np.float32) for n in (1, 5, 5))
+    mask = rng.standard_normal((1, 2, 3, 1)).astype(np.float32)
+    graph = h.make_graph(
+        [h.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
+         h.make_node("MatMul", ["q", "kt"], ["s"]),
+         h.make_node("Add", ["s", "mask"], ["t"]),
+         h.make_node("Softmax", ["t"], ["p"], axis=-1),
+         h.make_node("MatMul", ["p", "v"], ["y"])],
+        "mask_rows",
+        [h.make_tensor_value_info("q", T.FLOAT, ["b", 2, "len", 8]), h.make_tensor_value_info("k", T.FLOAT, ["b", 2, "keys", 8]),
+         h.make_tensor_value_info("v", T.FLOAT, ["b", 2, "keys", 8]),
+         h.make_tensor_value_info("mask", T.FLOAT, [1, 2, "rows", "columns"])],
+        [h.make_tensor_value_info("y", T.FLOAT, ["b", 2, "rows_out", 8])])
+    y = softmax(q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3) + mask) @ v
+    return graph, [], {"q": q, "k": k, "v": v, "mask": mask}, [y.astype(np.float32)], {"attention_calls": 1}
+
+
 def with_reference(node, name, refers_to):
     attribute = node.attribute.add()
     attribute.name, attribute.ref_attr_name, attribute.type = name, refers_to, onnx.AttributeProto.FLOAT
@@ -129,6 +148,7 @@ def main(folder):
         "f16_cache_f32_mask": decode_case(rng, True),
         "f16_cache_f32_mask_cast": decode_case(rng, False),
         "function_and_if": function_and_if_case(rng),
+        "mask_rows": mask_with_rows_of_its_own(rng),
     }
     for name, (graph, functions, inputs, outputs, meta) in cases.items():
         model = h.make_model(graph, functions=functions, ir_version=10,

@@ -37,16 +37,39 @@ static bytes sample(void)
     return model_of(&graph, 17);
 }
 
-static void open_sample(struct objects *o, int threads)
+/* y = attention(q, k, v): all sizes are known but the batch */
+static bytes attention(const char *batch)
 {
-    bytes file = sample();
+    bytes graph = { .n = 0 };
+    char dims[32];
+    put_node(&graph, "Attention", "q,k,v", "y");
+    put_text(&graph, 2, "attention");
+    for (int i = 0; i < 3; i++) {
+        snprintf(dims, sizeof dims, "%s,%d,6,16", batch, i ? 2 : 4);
+        put_value(&graph, 11, (const char *[]){ "q", "k", "v" }[i], ONNX_FLOAT, dims);
+    }
+    put_value(&graph, 12, "y", ONNX_FLOAT, NULL);
+    return model_of(&graph, 23);
+}
+
+static void open_file(struct objects *o, const bytes *file, int threads, int fuse)
+{
     heed_context_desc desc;
     heed_context_desc_init(&desc);
     desc.n_threads = threads;
     assert_ok(heed_context_create(&o->ctx, &desc));
-    assert_ok(heed_model_load_memory(&o->model, o->ctx, file.data, file.n, NULL));
-    assert_ok(heed_compile(&o->compiled, o->model, NULL));
+    assert_ok(heed_model_load_memory(&o->model, o->ctx, file->data, file->n, NULL));
+    heed_compile_options options;
+    heed_compile_options_init(&options);
+    options.fuse = fuse;
+    assert_ok(heed_compile(&o->compiled, o->model, &options));
     assert_ok(heed_session_create(&o->session, o->compiled));
+}
+
+static void open_sample(struct objects *o, int threads)
+{
+    bytes file = sample();
+    open_file(o, &file, threads, 1);
 }
 
 static void close_objects(struct objects *o)
@@ -217,6 +240,54 @@ static void test_threads_and_sessions(void **state)
     for (int i = 0; i < 2; i++) close_objects(&o[i]);
 }
 
+/* The report says what is known before the run; the session, what ran. Fused and unfused agree. */
+static void test_attention_is_reported(void **state)
+{
+    (void) state;
+    float data[3][2 * 4 * 6 * 16], first[2 * 4 * 6 * 16];
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 2 * 4 * 6 * 16; j++) data[i][j] = sinf((float) (i * 1000 + j));
+    for (int symbolic = 0; symbolic < 2; symbolic++) {
+        for (int fuse = 0; fuse < 2; fuse++) {
+            struct objects o;
+            bytes file = attention(symbolic ? "batch" : "2");
+            open_file(&o, &file, 1, fuse);
+            assert_int_equal(heed_compiled_attention_count(o.compiled), fuse);
+            heed_attention_report report = { .struct_size = sizeof report };
+            const char *kernel;
+            if (fuse) {
+                assert_ok(heed_compiled_attention(o.compiled, 0, &report));
+                assert_true(report.fused);
+                assert_string_equal(report.node, "make_y");
+                assert_string_equal(report.shapes,
+                                    symbolic ? "q [batch, 4, 6, 16] k [batch, 2, 6, 16] v [batch, 2, 6, 16] f32, scale 0.25"
+                                             : "q [2, 4, 6, 16] k [2, 2, 6, 16] v [2, 2, 6, 16] f32, scale 0.25");
+                assert_int_equal(report.kernel[0] == 0, symbolic);
+                assert_int_equal(report.why[0] == 0, symbolic);
+                assert_ok(heed_session_attention_kernel(o.session, 0, &kernel));
+                assert_string_equal(kernel, "");
+            }
+            for (int i = 0; i < 3; i++) {
+                int64_t shape[4] = { 2, i ? 2 : 4, 6, 16 };
+                DLTensor t = array(data[i], 4, shape);
+                assert_ok(heed_session_set_input(o.session, (const char *[]){ "q", "k", "v" }[i], &t));
+            }
+            assert_ok(heed_session_run(o.session));
+            const DLTensor *y;
+            assert_ok(heed_session_output(o.session, 0, &y));
+            if (fuse) {
+                assert_ok(heed_session_attention_kernel(o.session, 0, &kernel));
+                assert_true(strlen(kernel) > 0);
+                assert_string_not_equal(kernel, "explode");
+            }
+            if (!symbolic && !fuse) memcpy(first, y->data, sizeof first);
+            for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+                assert_true(fabsf(((float *) y->data)[i] - first[i]) < 1e-5f);
+            close_objects(&o);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_inputs_are_checked),
         cmocka_unit_test(test_null_arguments),
         cmocka_unit_test(test_threads_and_sessions),
+        cmocka_unit_test(test_attention_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

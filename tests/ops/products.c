@@ -160,7 +160,7 @@ static void check_gemm(bench *b, heed_dtype dtype, int trans, int c_rank, const 
     expect_shape(b->out[0], DIMS(M, N));
     for (int64_t i = 0; i < M; i++) {
         for (int64_t j = 0; j < N; j++) {
-            double size, want = alpha * product_at(in[0], in[1], NULL, 0, i, j, ta, tb, &size);
+            double size, want = alpha * product_at(in[0], in[1], &(int64_t){ 0 }, 0, i, j, ta, tb, &size);
             if (in[2]) want += beta * get_at(in[2], (int64_t[]){ i, j }, 2);
             double error = rounding(dtype) * fabs(want) + 1e-6 * (size + fabs(want)) + 1e-7;
             if (!heed_dtype_is_float(dtype)) want = trunc(want), error = 0;

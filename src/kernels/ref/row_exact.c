@@ -1,12 +1,11 @@
 /* One row of a tile from the definition, in double: what a fast kernel falls back to for a row that came out non-finite
  * although a NaN or infinity may have reached it through a hidden key only. Touches visible keys and values alone. */
 #include <math.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
 #include "kernels/ref/storage.h"
 
-enum { CHUNK = 64 }; /* output columns summed at a time */
+enum { CHUNK = 1024 }; /* output columns summed at a time */
 
 typedef struct row_view {
     const heed_tile *tile;
@@ -44,6 +43,12 @@ static int score(const row_view *view, int64_t j, double *s)
     return 1;
 }
 
+/* exp(s - top), where nothing but -inf was seen too. */
+static double weight(double s, double top)
+{
+    return exp(top == -INFINITY ? s : s - top);
+}
+
 /* sums[c] = sum of exp(s - top) v[first + c]; returns the sum of exp(s - top). */
 static double weighted_sum(const row_view *view, double top, int first, int n, double *sums)
 {
@@ -52,7 +57,7 @@ static double weighted_sum(const row_view *view, double top, int first, int n, d
     for (int c = 0; c < n; c++) sums[c] = 0;
     for (int64_t j = view->begin; j < view->end; j++) {
         if (!score(view, j, &s)) continue;
-        double w = exp(top == -INFINITY ? s : s - top);
+        double w = weight(s, top);
         total += w;
         for (int c = 0; c < n; c++)
             sums[c] += w * (double) element_load(t->v, view->dtype, (ptrdiff_t) j * t->v_row + (first + c) * t->v_col);
@@ -71,21 +76,22 @@ void heed_row_exact(const heed_tile *tile, heed_dtype dtype, int row)
         if (score(&view, j, &s) && s > m) m = s;
     m = (double) (float) m; /* as it is handed on */
 
-    double total = weighted_sum(&view, m, 0, 0, sums), sink = (double) r->sink;
-    double top = !tile->part_out && sink > m ? sink : m;
+    const double sink = (double) r->sink, top = !tile->part_out && sink > m ? sink : m;
+    double total = 0;
     for (int first = 0; first < tile->head_dim_v; first += CHUNK) {
-        int n = tile->head_dim_v - first < CHUNK ? tile->head_dim_v - first : CHUNK;
-        double sum = weighted_sum(&view, top, first, n, sums);
-        if (!tile->part_out) sum += top == -INFINITY ? 0 : exp(sink - top);
+        const int n = tile->head_dim_v - first < CHUNK ? tile->head_dim_v - first : CHUNK;
+        total = weighted_sum(&view, top, first, n, sums);
+        const double all = total + weight(sink, top);
         for (int c = 0; c < n; c++) {
             if (tile->part_out) tile->part_out[(ptrdiff_t) row * tile->head_dim_v + first + c] = (float) sums[c];
-            else element_store(r->out, dtype, (first + c) * tile->out_col, sum == 0 ? 0.0f : (float) (sums[c] / sum));
+            else element_store(r->out, dtype, (first + c) * tile->out_col, all == 0 ? 0.0f : (float) (sums[c] / all));
         }
     }
     if (tile->part_out) {
         tile->part_sum[row] = (float) total;
         tile->part_max[row] = (float) m;
     } else if (r->lse) {
+        if (top != m) total = weighted_sum(&view, m, 0, 0, sums); /* may be too small beside the sink */
         *r->lse = total == 0 ? -INFINITY : (float) (m + log(total));
     }
 }

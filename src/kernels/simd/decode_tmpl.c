@@ -19,7 +19,6 @@ typedef struct work {
     const heed_tile *tile;
     float *q, *out;       /* [row][padded head dimension]: scaled queries, sums of weighted values */
     float *scores, *mask; /* [row][KEYS] */
-    float *lanes;         /* [row][VL keys][VL]: sums before they are added up across lanes */
     element *packed_k, *packed_v;
     const element *k, *v; /* row of the first key of the block, unit column stride */
     ptrdiff_t k_row, v_row;
@@ -35,7 +34,7 @@ ALWAYS_INLINE int padded(int n)
 size_t SCRATCH_NAME(decode, HEED_SIMD_TYPE, HEED_SIMD_ISA)(int head_dim, int head_dim_v)
 {
     size_t width = (size_t) padded(head_dim) + (size_t) padded(head_dim_v);
-    return sizeof(float) * ROWS_MOST * (width + 2 * KEYS + VL * VL) + sizeof(element) * KEYS * width;
+    return sizeof(float) * ROWS_MOST * (width + 2 * KEYS) + sizeof(element) * KEYS * width;
 }
 
 static void open_work(const heed_tile *t, work *w)
@@ -46,8 +45,7 @@ static void open_work(const heed_tile *t, work *w)
     w->out = w->q + ROWS_MOST * wide;
     w->scores = w->out + ROWS_MOST * wide_v;
     w->mask = w->scores + ROWS_MOST * KEYS;
-    w->lanes = w->mask + ROWS_MOST * KEYS;
-    w->packed_k = (element *) (void *) (w->lanes + ROWS_MOST * VL * VL);
+    w->packed_k = (element *) (void *) (w->mask + ROWS_MOST * KEYS);
     w->packed_v = w->packed_k + KEYS * wide;
     w->hidden = 0;
     for (int r = 0; r < t->n_rows; r++) {
@@ -60,7 +58,6 @@ static void open_work(const heed_tile *t, work *w)
         }
     }
     memset(w->out, 0, sizeof(float) * (size_t) (t->n_rows * wide_v));
-    memset(w->lanes, 0, sizeof(float) * (size_t) (t->n_rows * VL * VL));
 }
 
 static void pack(element *to, const element *from, ptrdiff_t row, ptrdiff_t column, int n_keys, int n_columns)
@@ -118,9 +115,12 @@ ALWAYS_INLINE void ask_for(uintptr_t at, int n)
 
 /* ---- scores ---- */
 
+/* Keys and rows whose sums are in registers together. */
+enum { KEYS_TOGETHER = 4, ROWS_TOGETHER = V_DOT_ACCUMULATORS / KEYS_TOGETHER };
+
 /* sum[row][key] += q[row][d ..] k[key][d ..], n columns. */
-ALWAYS_INLINE void add_products(int rows, int keys, const work *w, const element *k, int d, int n,
-                                V sum[ROWS_MOST][V_DOT_ACCUMULATORS])
+ALWAYS_INLINE void add_products(int rows, int keys, const work *w, const float *q, const element *k, int d, int n,
+                                V sum[ROWS_TOGETHER][KEYS_TOGETHER])
 {
     const int wide = padded(w->tile->head_dim);
     UNROLL
@@ -128,54 +128,60 @@ ALWAYS_INLINE void add_products(int rows, int keys, const work *w, const element
         const element *from = k + j * w->k_row + d;
         V x = n == VL ? v_load_element(from) : v_loadn_element(from, n);
         UNROLL
-        for (int r = 0; r < rows; r++) sum[r][j] = v_fma(x, v_load_f32(w->q + r * wide + d), sum[r][j]);
+        for (int r = 0; r < rows; r++) sum[r][j] = v_fma(x, v_load_f32(q + r * wide + d), sum[r][j]);
     }
 }
 
-/* Sums over the head dimension, before they are added up across lanes, of `keys` keys with `rows` queries. */
-ALWAYS_INLINE void dot_keys(int rows, int keys, const work *w, const element *k, float *lanes)
+/* Sums over the head dimension, a vector each, of `keys` keys with `rows` queries. */
+ALWAYS_INLINE void dot_keys(int rows, int keys, const work *w, const float *q, const element *k,
+                            V sum[ROWS_TOGETHER][KEYS_TOGETHER])
 {
     const int head_dim = w->tile->head_dim;
-    V sum[ROWS_MOST][V_DOT_ACCUMULATORS];
     int d = 0;
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int j = 0; j < keys; j++) sum[r][j] = v_zero();
     }
-    for (; d + VL <= head_dim; d += VL) add_products(rows, keys, w, k, d, VL, sum);
-    if (d < head_dim) add_products(rows, keys, w, k, d, head_dim - d, sum);
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        UNROLL
-        for (int j = 0; j < keys; j++) v_store_f32(lanes + (r * VL + j) * VL, sum[r][j]);
-    }
+    for (; d + VL <= head_dim; d += VL) add_products(rows, keys, w, q, k, d, VL, sum);
+    if (d < head_dim) add_products(rows, keys, w, q, k, d, head_dim - d, sum);
 }
 
-/* Keys worked on together, so that a query loaded serves them all. */
-ALWAYS_INLINE int keys_together(int rows)
+/* Scores of n keys, 1 to VL, from key j of the block on, with `rows` rows from `row` on. */
+ALWAYS_INLINE void score_keys(int rows, const work *w, int row, int j, int n)
 {
-    const int n = V_DOT_ACCUMULATORS / rows;
-    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+    const float *q = w->q + row * padded(w->tile->head_dim);
+    const element *k = w->k + j * w->k_row;
+    float *scores = w->scores + row * KEYS + j;
+    V sum[ROWS_TOGETHER][KEYS_TOGETHER], fours[ROWS_TOGETHER][VL / KEYS_TOGETHER];
+    int i = 0;
+    for (; i + KEYS_TOGETHER <= n; i += KEYS_TOGETHER) {
+        dot_keys(rows, KEYS_TOGETHER, w, q, k + i * w->k_row, sum);
+        UNROLL
+        for (int r = 0; r < rows; r++) fours[r][i / KEYS_TOGETHER] = v_sum4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+    }
+    const int done = i;
+    for (; i < VL; i += KEYS_TOGETHER) {
+        UNROLL
+        for (int r = 0; r < rows; r++) fours[r][i / KEYS_TOGETHER] = v_zero();
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) v_store_f32(scores + r * KEYS, v_sum4_end(fours[r]));
+    for (i = done; i < n; i++) { /* the last keys, one by one */
+        dot_keys(rows, 1, w, q, k + i * w->k_row, sum);
+        UNROLL
+        for (int r = 0; r < rows; r++) scores[r * KEYS + i] = v_sum(sum[r][0]);
+    }
 }
 
 ALWAYS_INLINE void score_block(int rows, const work *w, int n)
 {
-    const int together = keys_together(rows);
     for (int j = 0; j < n; j += VL) {
         const int left = n - j < VL ? n - j : VL;
-        int i = 0;
-        for (; i + together <= left; i += together) {
-            for (int e = 0; e < together; e++) ask_for((uintptr_t) (w->v + (j + i + e) * w->v_row), w->tile->head_dim_v);
-            dot_keys(rows, together, w, w->k + (j + i) * w->k_row, w->lanes + i * VL);
-        }
-        for (; i < left; i++) dot_keys(rows, 1, w, w->k + (j + i) * w->k_row, w->lanes + i * VL);
-        for (int r = 0; r < rows; r++) {
-            V x[VL];
-            UNROLL
-            for (int e = 0; e < VL; e++) x[e] = v_load_f32(w->lanes + (r * VL + e) * VL);
-            v_store_f32(w->scores + r * KEYS + j, v_sum_rows(x));
-        }
+        for (int i = 0; i < left; i++) ask_for((uintptr_t) (w->v + (j + i) * w->v_row), w->tile->head_dim_v);
+        int r = 0;
+        for (; r + ROWS_TOGETHER <= rows; r += ROWS_TOGETHER) score_keys(ROWS_TOGETHER, w, r, j, left);
+        if (r < rows) score_keys(rows % ROWS_TOGETHER, w, r, j, left);
     }
 }
 

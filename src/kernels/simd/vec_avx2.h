@@ -273,17 +273,16 @@ static inline void v_transpose(V r[VL])
     }
 }
 
-static inline V v_sum_rows(const V r[VL])
+static inline V v_sum4(V a, V b, V c, V d)
 {
-    V pair[4], quad[2];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        pair[i] = v_add(_mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; i++)
-        quad[i] =
-            v_add(_mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44), _mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xee));
-    return v_add(_mm256_permute2f128_ps(quad[0], quad[1], 0x20), _mm256_permute2f128_ps(quad[0], quad[1], 0x31));
+    V ab = v_add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)),
+      cd = v_add(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    return v_add(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+}
+
+static inline V v_sum4_end(const V q[VL / 4])
+{
+    return v_add(_mm256_permute2f128_ps(q[0], q[1], 0x20), _mm256_permute2f128_ps(q[0], q[1], 0x31));
 }
 
 #endif

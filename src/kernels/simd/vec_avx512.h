@@ -247,21 +247,18 @@ static inline void v_transpose(V r[VL])
     }
 }
 
-static inline V v_sum_rows(const V r[VL])
+static inline V v_sum4(V a, V b, V c, V d)
 {
-    V pair[8], quad[4], half[2];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++)
-        pair[i] = v_add(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        quad[i] =
-            v_add(_mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44), _mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xee));
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; i++)
-        half[i] = v_add(_mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0x44),
-                        _mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0xee));
-    return v_add(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xdd));
+    V ab = v_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)),
+      cd = v_add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    return v_add(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+}
+
+static inline V v_sum4_end(const V q[VL / 4])
+{
+    V ab = v_add(_mm512_shuffle_f32x4(q[0], q[1], 0x44), _mm512_shuffle_f32x4(q[0], q[1], 0xee));
+    V cd = v_add(_mm512_shuffle_f32x4(q[2], q[3], 0x44), _mm512_shuffle_f32x4(q[2], q[3], 0xee));
+    return v_add(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 
 #endif

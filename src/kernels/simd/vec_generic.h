@@ -20,7 +20,8 @@
  *     v_loadn_u8(p, n)   bytes as numbers
  *     v_sum, v_hmax      over the lanes
  *     v_transpose(r)     of VL vectors, in place
- *     v_sum_rows(r)      lane i is v_sum(r[i])
+ *     v_sum4(a, b, c, d) four sums half done; v_sum4_end of VL / 4 of them, q, ends them: lane 4 i + k is the sum of
+ *                        vector k of q[i]
  */
 #ifndef HEED_SIMD_VEC_GENERIC_H
 #define HEED_SIMD_VEC_GENERIC_H
@@ -316,11 +317,16 @@ static inline void v_transpose(V r[VL])
     r[3] = __builtin_shufflevector(ab_hi, cd_hi, 2, 3, 6, 7);
 }
 
-static inline V v_sum_rows(const V r[VL])
+static inline V v_sum4(V a, V b, V c, V d)
 {
-    V t[VL] = { r[0], r[1], r[2], r[3] };
+    V t[VL] = { a, b, c, d };
     v_transpose(t);
     return (t[0] + t[2]) + (t[1] + t[3]);
+}
+
+static inline V v_sum4_end(const V q[VL / 4])
+{
+    return q[0];
 }
 
 #endif
