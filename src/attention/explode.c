@@ -1,6 +1,6 @@
-/* Attention as plain whole-tensor steps: scores = q k^T, then scale, softcap, mask and softmax, then scores v, each over
- * all heads before the next begins. It covers every feature: the fallback where no fused kernel applies, the arm that fused
- * kernels are measured against, and a second opinion in tests.
+/* Attention as plain whole-tensor steps, as a graph of plain operators runs it: scores = q k^T; scale, softcap and mask;
+ * softmax; times v; each over all heads before the next begins. It covers every feature: the fallback where no fused kernel
+ * applies, the arm that fused kernels are measured against, and a second opinion in tests.
  *
  * Each step is cut into (batch, head, block of query rows). Halves are converted to f32 first. Keys outside the span that
  * some row of the batch may see by position and length are left out of the products, so they are never read; a row that
@@ -218,22 +218,22 @@ static void finish_row(float *s, int64_t n, float top, float sink, float *lse)
     for (int64_t j = 0; j < n; j++) s[j] *= keep;
 }
 
-static void softmax_row(const struct job *job, const struct block *at, int64_t i, float *s)
+/* Scale, softcap, mask, and -inf for what position and length hide. */
+static void hide_row(const struct job *job, const struct block *at, int64_t i, float *s)
 {
     const heed_attention_problem *p = job->p;
     const heed_attention_class *c = job->c;
-    const heed_row_kernels *rows = job->launch->env->rows;
     int64_t lo, hi;
     heed_visible_keys(p, at->b, i, &lo, &hi);
     if (hi < lo) lo = hi = at->lo;
-    int64_t before = lo - at->lo, n = hi - lo;
-    memset(s, 0, (size_t) before * sizeof *s);
-    memset(s + before + n, 0, (size_t) (at->n_keys - before - n) * sizeof *s);
+    const int64_t before = lo - at->lo, n = hi - lo;
+    for (int64_t j = 0; j < before; j++) s[j] = -INFINITY;
+    for (int64_t j = before + n; j < at->n_keys; j++) s[j] = -INFINITY;
     s += before;
     for (int64_t j = 0; j < n; j++) s[j] *= c->scale;
     if (c->softcap > 0) {
         for (int64_t j = 0; j < n; j++) s[j] /= c->softcap;
-        rows->tanh(s, s, n);
+        job->launch->env->rows->tanh(s, s, n);
         for (int64_t j = 0; j < n; j++) s[j] *= c->softcap;
     }
     if (p->mask.data) {
@@ -243,12 +243,25 @@ static void softmax_row(const struct job *job, const struct block *at, int64_t i
         const char *mask = heed_array_at(&p->mask, size, at->b, at->h, i) + lo * p->mask.strides[3] * (int64_t) size;
         mask_row(s, n, mask, c->mask, c->dtype, p->mask.strides[3]);
     }
+}
+
+static void hide_task(void *arg, int64_t task, int worker)
+{
+    (void) worker;
+    const struct job *job = arg;
+    const struct block at = find_block(job, task);
+    for (int64_t r = 0; r < at.n_rows; r++) hide_row(job, &at, at.first + r, at.scores + r * job->score_row);
+}
+
+static void softmax_row(const struct job *job, const struct block *at, int64_t i, float *s)
+{
+    const heed_attention_problem *p = job->p;
     float *lse = p->lse.data ? (float *) (void *) heed_array_at(&p->lse, sizeof(float), at->b, at->h, i) : NULL;
     float sink = p->sinks ? p->sinks[at->h] : -INFINITY, top = -INFINITY;
-    int finish = lse || sink != -INFINITY;
-    for (int64_t j = 0; finish && j < n; j++) top = s[j] > top ? s[j] : top;
-    rows->softmax(s, s, n);
-    if (finish) finish_row(s, n, top, sink, lse);
+    const int finish = lse || sink != -INFINITY;
+    for (int64_t j = 0; finish && j < at->n_keys; j++) top = s[j] > top ? s[j] : top;
+    job->launch->env->rows->softmax(s, s, at->n_keys);
+    if (finish) finish_row(s, at->n_keys, top, sink, lse);
 }
 
 static void softmax_task(void *arg, int64_t task, int worker)
@@ -361,6 +374,7 @@ void heed_explode_launch(heed_attention_launch *launch)
     launch->n_tasks = p->batch * c->heads_q * job.n_blocks;
     launch->splits_done = 1;
     heed_parallel_for(launch->ctx, score_task, &job, launch->n_tasks);
+    heed_parallel_for(launch->ctx, hide_task, &job, launch->n_tasks);
     heed_parallel_for(launch->ctx, softmax_task, &job, launch->n_tasks);
     heed_parallel_for(launch->ctx, product_task, &job, launch->n_tasks);
     launch->n_redone = atomic_load(&job.n_redone);
