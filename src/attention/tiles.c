@@ -146,6 +146,16 @@ static struct unit find_unit(const struct job *job, int64_t index, int64_t n_spl
     return u;
 }
 
+/* Ask for the lines of n bytes ahead of their use. A kernel that meets its queries and outputs line by line waits for memory
+ * a tenth of its time where keys are few (128): here all queries are asked for at once, and outputs long before their end. */
+static void ask_for(const char *at, size_t n, int to_write)
+{
+    for (size_t i = 0; i < n; i += 64) {
+        if (to_write) __builtin_prefetch(at + i, 1);
+        else __builtin_prefetch(at + i, 0);
+    }
+}
+
 /* The rows of a block; returns 1 if they all have the same mask row. */
 static int fill_rows(const struct job *job, const struct unit *u, heed_tile_row *rows)
 {
@@ -164,6 +174,8 @@ static int fill_rows(const struct job *job, const struct unit *u, heed_tile_row 
         row->lse = p->lse.data ? (float *) (void *) heed_array_at(&p->lse, sizeof(float), u->b, h, i) : NULL;
         heed_visible_keys(p, u->b, i, &row->lo, &row->hi);
         if (row->mask != rows[0].mask) shared = 0;
+        if (p->q.strides[3] == 1) ask_for(row->q, (size_t) c->head_dim * size, 0);
+        if (p->out.strides[3] == 1) ask_for(row->out, (size_t) c->head_dim_v * size, 1);
         if (++i == p->len_q) i = 0, h++;
     }
     return shared;
