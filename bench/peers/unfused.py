@@ -3,7 +3,7 @@ microseconds.
 
     python bench/peers/unfused.py [--batch 8] [--heads 8] [--len 128] [--dim 64] [--threads 2] [--calls 201]
 
-The two are called in turn, so that a busy machine is as bad for one as for the other. Needs numpy, onnx, onnxruntime, torch.
+All calls of one come before those of the other: called in turn, the idle threads of each spin in the other's way. Needs numpy, onnx, onnxruntime, torch.
 """
 import argparse
 import statistics
@@ -62,15 +62,15 @@ def main():
     }
     times = {name: [] for name in arms}
     results = {name: call() for name, call in arms.items()}
-    for n in range(a.calls + 20):
-        for name, call in arms.items():
+    for name, call in arms.items():
+        for n in range(a.calls + 20):
             start = time.perf_counter()
             call()
             if n >= 20:
                 times[name].append((time.perf_counter() - start) * 1e6)
     for name in arms:
         median, best = statistics.median(times[name]), min(times[name])
-        print(f"{name}: {median:.1f} us (best {best:.1f}): median of {a.calls} in turn, {a.threads} threads")
+        print(f"{name}: {median:.1f} us (best {best:.1f}): median of {a.calls}, {a.threads} threads")
     first, second = results.values()
     print(f"largest difference {np.abs(first - second).max():.3g}")
 
